@@ -23,6 +23,7 @@ _MODULES = (
     "replication",
     "unclean_election",
     "groups",
+    "group_resets",
     "coordinators",
     "cluster_metadata",
     "remote_storage",

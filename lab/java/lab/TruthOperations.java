@@ -11,6 +11,7 @@ import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
@@ -41,6 +42,7 @@ final class TruthOperations {
         operations.put("describe_transaction", this::describeTransaction);
         operations.put("list_groups", request -> listGroups());
         operations.put("group_offsets", this::groupOffsets);
+        operations.put("describe_group", this::describeGroup);
         operations.put("is_stable", this::isStable);
         operations.put("read", this::read);
     }
@@ -121,6 +123,21 @@ final class TruthOperations {
         admin().listGroups().all().get().forEach(group ->
             types.put(group.groupId(), group.type().map(Object::toString).orElse("Unknown")));
         return types;
+    }
+
+    private Object describeGroup(JsonNode request) throws Exception {
+        String group = Requests.text(request, "group");
+        ConsumerGroupDescription description = admin().describeConsumerGroups(List.of(group)).describedGroups().get(group).get();
+        Map<String, Object> described = new LinkedHashMap<>();
+        described.put("state", description.groupState().toString());
+        described.put("type", description.type().toString());
+        described.put("assignor", description.partitionAssignor());
+        Map<String, Object> members = new TreeMap<>();
+        description.members().forEach(member -> members.put(member.consumerId(), Map.of(
+            "client_id", member.clientId(),
+            "partitions", member.assignment().topicPartitions().stream().map(TopicPartition::toString).sorted().toList())));
+        described.put("members", members);
+        return described;
     }
 
     private Object groupOffsets(JsonNode request) throws Exception {
