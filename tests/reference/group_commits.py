@@ -16,11 +16,14 @@ from kforensics.forensics.coordinators.consumer_groups.commits import (
     Commit,
     Commits,
     GroupPartition,
+    OffsetReset,
 )
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupStates
 from kforensics.forensics.coordinators.coordinator_records import NONE, RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
 from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.result_rows import RowChunks, Rows
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.files.source import Source, open_source
@@ -122,12 +125,16 @@ class _KeyState:
         transactional: the last commit of a transaction, None if another commit came since.
         other: the last commit of the previous producer.
         modes: whether commits came with transactions, and whether commits came without.
+        removal: the first record that removed the commit since the last one, None if there is none.
+        lost: the commit that it removed, None if there was none.
     """
 
     commit: Commit | None = None
     transactional: Commit | None = None
     other: Commit | None = None
     modes: tuple[bool, bool] = (False, False)
+    removal: Commit | None = None
+    lost: Commit | None = None
 
 
 class _Reading:
@@ -139,6 +146,9 @@ class _Reading:
         self._pending: dict[int, dict[GroupPartition, Commit]] = {}
         self._groups: dict[str, RecordPosition] = {}
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
+        self._states, self._resets, self._at = GroupStates(), list[OffsetReset](), 0
+        # The removals of the batch, whose group may be removed after them.
+        self._removals: list[tuple[GroupPartition, Commit]] = []
 
     def take(self, source: Source, segment: int, batch: Batch) -> None:
         """Take the next batch."""
@@ -150,6 +160,15 @@ class _Reading:
         for record in read_records(source, batch):
             if isinstance(record, Record):
                 self._take_record(segment, batch, record)
+        for key, removal in self._removals:
+            state, known = self._states.last.get(key[0]), self._keys[key]
+            if state is not None and state.removed_in == (segment, batch.position):
+                with_group = removal._replace(leader_epoch=1)
+                known.removal = with_group if known.removal is removal else known.removal
+                self._resets = [
+                    reset._replace(removal=with_group) if reset.removal is removal else reset for reset in self._resets
+                ]
+        self._removals.clear()
 
     def _end(self, batch: Batch, marker: Record) -> None:
         pending = self._pending.pop(NONE if batch.producer_id is None else batch.producer_id, {})
@@ -159,6 +178,10 @@ class _Reading:
 
     def _take_record(self, segment: int, batch: Batch, record: Record) -> None:
         message = decode_record(CONSUMER_OFFSETS, record.key, record.value)
+        self._at += 1
+        time = NO_TIME if record.timestamp < 0 else record.timestamp
+        if record.key is not None and len(record.key) > 1:
+            self._states.add(GroupRecord(self._at, segment, batch.position, time), record.key, record.value)
         if message.key is None or "group" not in message.key:
             return
         self._groups.setdefault(message.key["group"], RecordPosition(segment, batch.position, record.offset))
@@ -168,28 +191,60 @@ class _Reading:
         self._keep(decoded)
         commit = decoded.commit()
         if record.value is None:
-            self._keys.pop(decoded.key, None)
+            self._removed(decoded)
         elif commit is not None:
             self._committed(decoded.key, commit, in_transaction=batch.is_transactional)
+
+    def _removed(self, decoded: CommitRecord) -> None:
+        known = self._keys.get(decoded.key, _KeyState())
+        if known.removal is None or known.commit is not None:
+            segment, batch, record, _ = decoded
+            state = self._states.last.get(decoded.key[0])
+            numbers = (NONE if number is None else number for number in (batch.producer_id, batch.producer_epoch))
+            time = NO_TIME if record.timestamp < 0 else record.timestamp
+            emptied = NO_TIME if state is None else state.emptied
+            removal = Commit(segment, batch.position, record.offset, *numbers, time, emptied, 0, None, None)
+            self._removals.append((decoded.key, removal))
+            known = _KeyState(removal=removal, lost=known.commit)
+        # A key that is committed again is the newest one.
+        self._keys.pop(decoded.key, None)
+        self._keys[decoded.key] = known
+
+    def _reset(self, key: GroupPartition, known: _KeyState, commit: Commit, *, is_lower: bool) -> None:
+        """Note a commit that follows a removal, or is lower than the one before; call it before it takes effect."""
+        if known.removal is not None or is_lower:
+            before = known.lost if known.removal is not None else known.commit
+            self._resets.append(OffsetReset(key, commit, before, known.removal, self._states.last.get(key[0])))
+        if known.removal is not None:
+            known.removal = known.lost = None
+            self._keys[key] = self._keys.pop(key)
 
     def _committed(self, key: GroupPartition, commit: Commit, *, in_transaction: bool) -> None:
         if in_transaction:
             self._pending.setdefault(commit.producer_id, {})[key] = commit
             return
         known = self._keys.setdefault(key, _KeyState())
+        is_lower = known.commit is not None and commit.committed < known.commit.committed
+        self._reset(key, known, commit, is_lower=is_lower)
         self._in_mode(known, key, commit, transactional=False)
         known.commit, known.transactional, known.other = commit, None, None
 
     def _transactional(self, key: GroupPartition, commit: Commit) -> None:
         """Let the commit of a transaction take effect."""
         known = self._keys.setdefault(key, _KeyState())
-        self._in_mode(known, key, commit, transactional=True)
         before, other = known.transactional, known.other
+        is_regression = (
+            before is not None and commit.committed < before.committed and commit.topic_id == before.topic_id
+        )
+        takes_effect = known.commit is not None and known.commit.offset < commit.offset
+        is_lower = takes_effect and known.commit is not None and commit.committed < known.commit.committed
+        self._reset(key, known, commit, is_lower=is_lower and not is_regression)
+        self._in_mode(known, key, commit, transactional=True)
         if before is not None and before.producer_id != commit.producer_id:
             if other is not None and other.producer_id == commit.producer_id and self._is_zombie(other, before, commit):
                 self._add(CommitIssueKind.ZOMBIE, key, commit, before)
             known.other = before
-        if before is not None and commit.committed < before.committed and commit.topic_id == before.topic_id:
+        if before is not None and is_regression:
             self._add(CommitIssueKind.REGRESSED, key, commit, before)
         known.transactional = commit
         if known.commit is None or known.commit.offset < commit.offset:
@@ -221,6 +276,9 @@ class _Reading:
             waiting=frozenset(chain.from_iterable(self._pending.values())),
             issues=tuple(self._issues.kept),
             issue_counts=self._issues.counts,
+            resets=tuple(self._resets[:MOST]),
+            reset_count=len(self._resets),
+            states=self._states.last,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
         )

@@ -7,7 +7,7 @@ bytes per transaction and can be serialized, so they may come from other machine
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
@@ -129,6 +129,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
     partition_count: int | None = None,
     offsets_partition_count: int | None = None,
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None,
+    removed_topics: Mapping[str, tuple[int, ...]] | None = None,
     checks: Sequence[Check[Cluster, PlacedFinding]] = CLUSTER_CHECKS,
 ) -> ClusterResult:
     """Return rows and findings about the transactions and consumer groups of a cluster.
@@ -144,6 +145,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
         elections: leader elections by topic id and partition, None without the metadata log.
+        removed_topics: when topics were deleted, by name, as far as the metadata log shows it.
         checks: which checks to run.
     """
     replicas = list(markers)
@@ -155,6 +157,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
     ).with_elections(elections, replicas)
+    cluster = replace(cluster, removed_topics=removed_topics or {})
     findings = [placed for check in checks for placed in check.findings(cluster)]
     rows: tuple[Rows | RowStream, ...] = (
         *id_rows(cluster),

@@ -42,6 +42,7 @@ from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpillFile
+from kforensics.forensics.metadata.cluster_events import removed_topics_in
 from kforensics.forensics.metadata.cluster_metadata import elections_in, partition_counts_in
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
@@ -70,6 +71,7 @@ class ClusterInput:
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
         elections: leader elections by topic id and partition, of those partitions that had an unclean one; None if this
             is not the log of the cluster's metadata.
+        removed_topics: when topics were deleted, by name, if this is the log of the cluster's metadata.
     """
 
     cluster: str
@@ -79,6 +81,7 @@ class ClusterInput:
     commits: Commits | None = None
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
+    removed_topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def with_cluster_input(result: PartitionResult, state: PartitionState, clusters: Clusters) -> PartitionResult:
@@ -118,6 +121,8 @@ def _completed(
     cluster_input = replace(
         cluster_input, markers=markers, partition_counts=_partition_counts(state), elections=_elections(state)
     )
+    if state.partition.place.topic == METADATA_TOPIC:
+        cluster_input = replace(cluster_input, removed_topics=removed_topics_in([state.partition]))
     if state.partition.place.topic != CONSUMER_OFFSETS:
         return cluster_input, {}
     spill = _RowSpill(GROUP_OFFSETS)
@@ -199,6 +204,7 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
         partition_count=counts.get(TRANSACTION_STATE),
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),
         elections=newest_elections.elections if newest_elections else None,
+        removed_topics=newest_elections.removed_topics if newest_elections else None,
     )
     by_place: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in cluster_result.findings:

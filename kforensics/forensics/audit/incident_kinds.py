@@ -215,6 +215,9 @@ KINDS = (
         ("eos-offset-regressed", "eos-mixed-commit-modes"),
     ),
     IncidentKind(
+        "group-reset", "a group started elsewhere", _group, ("group-offset-reset", "group-offset-out-of-range")
+    ),
+    IncidentKind(
         "faulty-markers",
         "transaction markers are faulty",
         _producer,
@@ -250,10 +253,7 @@ KINDS = (
         ("tombstone-wrong-partition", "key-in-two-partitions", "key-partition-mismatch", "partition-growth"),
     ),
     IncidentKind(
-        "producer-epochs",
-        "a producer runs out of epochs",
-        _producer,
-        ("epoch-max-used", "epoch-near-exhaustion"),
+        "producer-epochs", "a producer runs out of epochs", _producer, ("epoch-max-used", "epoch-near-exhaustion")
     ),
     IncidentKind("slow-transactions", "transactions last too long", _producer, ("txn-duration-excessive",)),
     IncidentKind("aborted-transactions", "many transactions are aborted", _topic, ("txn-aborted-rate-high",)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ class Cluster:
         elected: of each partition with elections, the replica with the newest leader epoch; that of each partition
             without the metadata log.
         log_dirs: the log directories of all replicas.
+        removed_topics: when topics were deleted, by name, as far as the metadata log shows it.
     """
 
     rules: Rules
@@ -61,6 +62,7 @@ class Cluster:
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
     elected: tuple[PartitionMarkers, ...] = ()
     log_dirs: frozenset[str] = frozenset()
+    removed_topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(  # noqa: PLR0913  # what a cluster consists of

@@ -23,6 +23,7 @@ __all__ = [
     "KNOWN",
     "MAX_TIMEOUT",
     "OFFSETS_PARTITIONS",
+    "OFFSETS_RETENTION",
     "PRODUCER_EXPIRY",
     "STATE_PARTITIONS",
     "Setting",
@@ -40,6 +41,7 @@ ID_EXPIRY = "transactional.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
 STATE_PARTITIONS = "transaction.state.log.num.partitions"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
+OFFSETS_RETENTION = "offsets.retention.minutes"
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
@@ -101,8 +103,9 @@ KNOWN: Mapping[str, KnownSetting] = {
     OFFSETS_PARTITIONS: KnownSetting(
         "50", "The hash of a group modulo this is its partition of __consumer_offsets (group-wrong-partition)."
     ),
-    "offsets.retention.minutes": KnownSetting(
-        "10080", f"A committed offset expires this long after its group has become empty. {NO_VERDICT}"
+    OFFSETS_RETENTION: KnownSetting(
+        "10080",
+        "A committed offset expires this long after its group has become empty (group-offset-reset).",
     ),
     "max.message.bytes": KnownSetting("1048588", f"A broker refuses a larger batch. {NO_VERDICT}", 0, of_topics=True),
     "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),

@@ -7,7 +7,7 @@ read on its own, so that copies of the same metadata log show the same events.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, pairwise
@@ -21,13 +21,14 @@ from kforensics.forensics.metadata.cluster_metadata import (
     UNCHANGED,
     MetadataRecord,
     metadata_batches,
+    metadata_records,
 )
 from kforensics.forensics.partition.log_summary import EpochRunArray
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
-__all__ = ["event_rows"]
+__all__ = ["event_rows", "removed_topics_in"]
 
 # Rows that are made at once.
 PART_ROWS = 1 << 13
@@ -183,3 +184,22 @@ def _metadata_events(partition: Partition) -> Iterator[Event]:
         if records[0].timestamp is not None:
             for event in events:
                 yield event._replace(path=path, position=position, offset=offset)
+
+
+def removed_topics_in(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+    """Return when topics were deleted, in ms by name; empty without a copy of the metadata log.
+
+    Args:
+        partitions: partitions of any topics. Of several copies of the metadata log the longest one is read.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    names: dict[str, str] = {}
+    removed: dict[str, tuple[int, ...]] = {}
+    for timestamp, kind, value in metadata_records(partitions, ("TopicRecord", "RemoveTopicRecord")):
+        if kind == "TopicRecord":
+            names[value["topicId"]] = value["name"]
+        elif timestamp is not None and (name := names.pop(value["topicId"], None)) is not None:
+            removed[name] = (*removed.get(name, ()), timestamp)
+    return removed

@@ -36,6 +36,7 @@ __all__ = [
     "at",
     "cluster_under",
     "codes_in",
+    "commit_record",
     "forge_coordinator",
     "forge_offsets",
     "found_in",
@@ -176,11 +177,12 @@ def forge_offsets(
         partition: number of the partition.
         options: options of ``forge``.
     """
-    records = {at: [_commit(*content)] for at, content in committed.items()}
+    records = {at: [commit_record(*content)] for at, content in committed.items()}
     return forge(folder, log, topic=CONSUMER_OFFSETS, partition=partition, records=records, **options)
 
 
-def _commit(group: str, name: str, offset: int | None, topic_id: str | None = None) -> Content:
+def commit_record(group: str, name: str, offset: int | None, topic_id: str | None = None) -> Content:
+    """Return key and value of a committed offset; None for a tombstone."""
     topic, _, number = name.rpartition("-")
     key = encode(OFFSET_COMMIT_KEY, 0, {"group": group, "topic": topic, "partition": int(number)})
     fields = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": NOW, "topicId": topic_id}

@@ -10,6 +10,7 @@ from kforensics.forensics.checks.cluster import (
     coverage,
     decided_markers,
     group_offsets,
+    group_resets,
     hanging,
     state_records,
     state_transitions,
@@ -30,5 +31,6 @@ CLUSTER_CHECKS: tuple[Check[Any, Any], ...] = (
     hanging.CHECK,
     coverage.CHECK,
     group_offsets.CHECK,
+    group_resets.CHECK,
     unclean_elections.CHECK,
 )

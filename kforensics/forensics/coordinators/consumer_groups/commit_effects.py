@@ -28,6 +28,8 @@ KEY_STATE = np.dtype(
         ("without", "?"),  # whether commits came without
         ("has_before", "?"),  # whether the last commit came with a transaction
         ("has_other", "?"),  # whether another producer's came before it
+        ("is_removed", "?"),  # whether the last record removed the commit
+        ("has_lost", "?"),  # whether the commit that it removed is known
         ("entered", "i8"),  # rank of the key by its first commit, or its first one since it was removed
     ]
 )
@@ -37,8 +39,8 @@ MIN_KEY_CAPACITY = 1 << 10
 class EffectKind(IntEnum):
     """What takes effect, or what was known before the chunk.
 
-    ``KNOWN`` is the commit in force. ``OTHER`` and ``BEFORE`` are the remembered commits of transactions, in that
-    order.
+    ``KNOWN`` is the commit in force, or the one that a remembered ``REMOVED`` removed. ``OTHER`` and ``BEFORE`` are the
+    remembered commits of transactions, in that order.
     """
 
     KNOWN = 0
@@ -143,6 +145,20 @@ class SortedEffects:
         return np.maximum.accumulate(np.where(replaces, self.index, 0))
 
     @cached_property
+    def first_removal(self) -> IntArray:
+        """The first of the consecutive removals up to each row; without a meaning for other rows."""
+        removed = self.kinds == EffectKind.REMOVED
+        return np.maximum.accumulate(np.where(removed & (self.is_first | ~np.roll(removed, 1)), self.index, 0))
+
+    @cached_property
+    def previous(self) -> IntArray:
+        """The row of the commit in force before each row, or before the removals before it; NO_INDEX if unknown."""
+        last = np.maximum.accumulate(np.where(self.kinds == EffectKind.REMOVED, NO_INDEX, self.index))
+        last = np.append(NO_INDEX, last[:-1])
+        same_key = (last != NO_INDEX) & (self.keys[last] == self.keys)
+        return np.where(same_key, self.in_force[last], NO_INDEX)
+
+    @cached_property
     def producer_begins(self) -> IntArray:
         """The first row of the unbroken sequence of the same producer in each row's run."""
         if self.begins_run.all():
@@ -186,6 +202,17 @@ class SortedEffects:
         regressed: IntArray = candidates[lower & (rows["topic_id"] == before["topic_id"])]
         return regressed
 
+    def resets(self) -> IntArray:
+        """Return the rows in which a commit follows a removal, or is lower than the one in force before.
+
+        Those between consecutive transactions, which ``regressed`` returns, are not among them.
+        """
+        is_commit = (self.kinds >= EffectKind.PLAIN) & ~self.is_first
+        lower = np.flatnonzero(is_commit & ~self.begins_life & (self.in_force == self.index))
+        lower = lower[self.rows(lower)["committed"] < self.rows(self.previous[lower])["committed"]]
+        after_removal = np.flatnonzero(is_commit & self.begins_life)
+        return np.setdiff1d(np.concatenate([lower, after_removal]), self.regressed())
+
     def returns(self) -> IntArray:
         """Return the rows in which a replaced producer commits again, and no more than the one that replaced it."""
         begins = (self.producer_begins == self.index) & ~self.begins_run & (self.kinds == EffectKind.TRANSACTIONAL)
@@ -203,7 +230,8 @@ class KeyStates:
 
     def __init__(self) -> None:
         self._rows = np.zeros(0, KEY_STATE)
-        self._tables = {kind: CommitTable.empty() for kind in (EffectKind.KNOWN, EffectKind.OTHER, EffectKind.BEFORE)}
+        remembered = (EffectKind.KNOWN, EffectKind.OTHER, EffectKind.BEFORE, EffectKind.REMOVED)
+        self._tables = {kind: CommitTable.empty() for kind in remembered}
         self._entered = 0
 
     def reserve(self, count: int) -> None:
@@ -225,9 +253,10 @@ class KeyStates:
         touched = np.flatnonzero(is_touched)
         rows = self._rows[touched]
         masks = {
-            EffectKind.KNOWN: rows["is_known"],
+            EffectKind.KNOWN: rows["is_known"] | rows["has_lost"],
             EffectKind.OTHER: rows["has_other"],
             EffectKind.BEFORE: rows["has_before"],
+            EffectKind.REMOVED: rows["is_removed"],
         }
         known = {kind: touched[mask] for kind, mask in masks.items()}
         lengths = [len(keys) for keys in known.values()]
@@ -247,11 +276,12 @@ class KeyStates:
         """Remember what is known after all effects."""
         lasts = np.flatnonzero(effects.is_last)
         keys, remains = effects.keys[lasts], effects.kinds[lasts] != EffectKind.REMOVED
-        self._rows[keys[~remains]] = np.zeros(1, KEY_STATE)
+        self._forget(effects, keys[~remains], lasts[~remains])
         keys, lasts = keys[remains], lasts[remains]
         rows = self._rows[keys]
         before, other = effects.in_transaction[lasts], effects.other[lasts]
         rows["is_known"], rows["has_before"] = True, before
+        rows["is_removed"] = rows["has_lost"] = False
         rows["has_other"] = before & (other != NO_INDEX)
         rows["with_transaction"], rows["without"] = (modes[lasts] for modes in effects.life_modes)
         begins = np.maximum.accumulate(np.where(effects.begins_life, effects.index, 0))[lasts]
@@ -264,11 +294,25 @@ class KeyStates:
             EffectKind.BEFORE: np.where(before, lasts, NO_INDEX),
         }
         for kind, indexes in remembered.items():
-            has_commit = indexes != NO_INDEX
-            if has_commit.any():
-                commits = effects.table.select(effects.source[indexes[has_commit]])
-                self._tables[kind] = self._tables[kind].extended(len(self._rows))
-                self._tables[kind].put(keys[has_commit], commits)
+            self._put(kind, effects, keys, indexes)
+
+    def _forget(self, effects: SortedEffects, keys: IntArray, removals: IntArray) -> None:
+        """Remember of removed commits the commit and its removal."""
+        if not len(keys):
+            return
+        lost, rows = effects.previous[removals], np.zeros(len(keys), KEY_STATE)
+        rows["is_removed"], rows["has_lost"] = True, lost != NO_INDEX
+        self._rows[keys] = rows
+        self._put(EffectKind.KNOWN, effects, keys, lost)
+        self._put(EffectKind.REMOVED, effects, keys, effects.first_removal[removals])
+
+    def _put(self, kind: EffectKind, effects: SortedEffects, keys: IntArray, indexes: IntArray) -> None:
+        """Remember rows of keys; none where the index is NO_INDEX."""
+        has_commit = indexes != NO_INDEX
+        if has_commit.any():
+            commits = effects.table.select(effects.source[indexes[has_commit]])
+            self._tables[kind] = self._tables[kind].extended(len(self._rows))
+            self._tables[kind].put(keys[has_commit], commits)
 
     def _ranks(self, entered: IntArray, is_new: BoolArray, at: IntArray, first: IntArray) -> IntArray:
         """Return the ranks of keys; new ones follow all others, in the order of their commits."""

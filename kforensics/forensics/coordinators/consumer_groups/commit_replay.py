@@ -12,6 +12,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, KeyNumbers, commit_columns
 from kforensics.forensics.coordinators.consumer_groups.commit_effects import (
+    NO_INDEX,
     ChunkEffects,
     EffectKind,
     KeyStates,
@@ -25,9 +26,12 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
     PendingCommits,
     resolve_pending,
 )
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupStates
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
 from kforensics.forensics.core.record_arrays import free_unused
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks
@@ -80,6 +84,7 @@ class _Replay:
         self._known, self._states = KeyNumbers(), KeyStates()
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
+        self._groups, self._resets, self._reset_count = GroupStates(), list[OffsetReset](), 0
         self._records = 0
         # Where the last batch so far is: a large one may continue in the next chunk.
         self._segment = self._last_batch = -1
@@ -87,6 +92,7 @@ class _Replay:
     def take(self, segment: int, records: RecordColumns) -> CommitColumns:
         """Replay the next chunk; return the commits in it."""
         commits = commit_columns(segment, records, self._known)
+        self._groups.take(segment, records, self._records)
         at = commits.indexes + self._records
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
@@ -97,12 +103,14 @@ class _Replay:
         is_plain = commits.is_read & ~commits.rows["is_transactional"]
         immediate = np.flatnonzero(commits.is_tombstone | is_plain)
         kinds = np.where(commits.is_tombstone[immediate], EffectKind.REMOVED, EffectKind.PLAIN)
+        immediate_table = CommitTable.of(commits, immediate)
+        self._describe_removals(commits, immediate, at, immediate_table)
         effects = ChunkEffects(
             np.concatenate([commits.numbers[immediate], effective.keys]),
             np.append(kinds, np.full(len(effective), EffectKind.TRANSACTIONAL)),
             np.append(at[immediate], markers.at[marker]),
             np.append(np.zeros(len(immediate), "i8"), effective.first),
-            CommitTable.joined([CommitTable.of(commits, immediate), effective.table]),
+            CommitTable.joined([immediate_table, effective.table]),
         )
         self._apply(effects)
         self._records += len(records)
@@ -130,7 +138,37 @@ class _Replay:
                 pair = (effects.table.commit(int(effects.source[which])) for which in (row, int(before[row - 1])))
                 (key,) = self._known.keys.take(effects.keys[row : row + 1])
                 self._issues.kept.append(CommitIssue(kind, key, *pair))
+        self._add_resets(effects, at, first)
         self._states.remember(effects, at, first)
+
+    def _describe_removals(self, commits: CommitColumns, indexes: IntArray, at: IntArray, table: CommitTable) -> None:
+        """Set when the group of each removal had become empty, and whether the same batch removes the group."""
+        removals = np.flatnonzero(commits.is_tombstone[indexes])
+        table.rows["committed"][removals], table.rows["leader_epoch"][removals] = NO_TIME, 0
+        if not self._groups.last:
+            return
+        keys = commits.keys.take(indexes[removals])
+        for row, index, (group, _, _) in zip(removals.tolist(), indexes[removals].tolist(), keys, strict=True):
+            state = self._groups.before(group, int(at[index]))
+            batch = (commits.segment, int(table.rows["position"][row]))
+            table.rows["committed"][row] = NO_TIME if state is None else state.emptied
+            table.rows["leader_epoch"][row] = self._groups.is_removed_in(group, batch)
+
+    def _add_resets(self, effects: SortedEffects, at: IntArray, first: IntArray) -> None:
+        """Record commits of lower offsets and commits after a removal."""
+        rows = effects.resets()
+        self._reset_count += len(rows)
+        rows = rows[np.lexsort((first[rows], at[rows]))][: MOST - len(self._resets)]
+        for row in rows.tolist():
+            (key,) = self._known.keys.take(effects.keys[row : row + 1])
+            removal = int(effects.first_removal[row - 1]) if effects.begins_life[row] else NO_INDEX
+            commit, before, removed = (
+                None if index == NO_INDEX else effects.table.commit(int(effects.source[index]))
+                for index in (row, int(effects.previous[row]), removal)
+            )
+            if commit is not None:
+                group = self._groups.before(key[0], int(at[row]))
+                self._resets.append(OffsetReset(key, commit, before, removed, group))
 
     def _zombies(self, effects: SortedEffects) -> IntArray:
         """Return the rows in which a producer commits again shortly after another one replaced it."""
@@ -156,6 +194,9 @@ class _Replay:
             waiting=frozenset(waiting),
             issues=tuple(self._issues.kept),
             issue_counts=self._issues.counts,
+            resets=tuple(self._resets),
+            reset_count=self._reset_count,
+            states=self._groups.last,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
         )

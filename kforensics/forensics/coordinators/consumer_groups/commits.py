@@ -19,6 +19,7 @@ from kforensics.parsers.messages.message_columns import texts_of
 
 if TYPE_CHECKING:
     from kforensics.forensics.coordinators.consumer_groups.commit_tables import CommitsInForce
+    from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState
 
 __all__ = [
     "GROUP_KEY",
@@ -29,6 +30,7 @@ __all__ = [
     "FirstRecords",
     "GroupKeys",
     "GroupPartition",
+    "OffsetReset",
 ]
 
 # The types of the records that contain a committed offset.
@@ -73,6 +75,26 @@ class Commit(NamedTuple):
     leader_epoch: int
     metadata: str
     topic_id: str | None
+
+
+class OffsetReset(NamedTuple):
+    """A commit of a lower offset than the one in force, or one after the offset in force was removed.
+
+    Attributes:
+        key: group, topic and partition.
+        commit: the commit.
+        before: the commit that was in force before, None if no record has it.
+        removal: the record that removed that commit, None if it was not removed; ``committed`` is the time at which the
+            group had become empty before, NO_TIME if no record shows it, and ``leader_epoch`` 1 if the same batch
+            removed the group.
+        group: the state of the group when the commit took effect, None if no record shows it.
+    """
+
+    key: GroupPartition
+    commit: Commit
+    before: Commit | None
+    removal: Commit | None
+    group: GroupState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +193,9 @@ class Commits:
         waiting: the groups' partitions with a pending commit, for which a broker returns no stable offset.
         issues: issues with commits, at most MOST of each kind.
         issue_counts: number of issues of each kind.
+        resets: commits of lower offsets and commits after a removal, at most MOST.
+        reset_count: number of them all.
+        states: the last state of each group with records of its own.
         log_end_offset: log end offset of the partition.
         is_whole: whether the whole log can be read.
     """
@@ -183,5 +208,8 @@ class Commits:
     waiting: frozenset[GroupPartition] = frozenset()
     issues: tuple[CommitIssue, ...] = ()
     issue_counts: Mapping[CommitIssueKind, int] = field(default_factory=dict)
+    resets: tuple[OffsetReset, ...] = ()
+    reset_count: int = 0
+    states: Mapping[str, GroupState] = field(default_factory=dict)
     log_end_offset: int = 0
     is_whole: bool = True

@@ -77,12 +77,15 @@ def test_a_reset_is_no_regression(tmp_path: Path) -> None:
     reset = f"{turns(1)}; plain @2-2; D 1 0 1-1 @3-3 T; M 1 0 C 0 @4"
     committed = {0: ("g", "in-0", 7), 2: ("g", "in-0", 3), 3: ("g", "in-0", 5)}
     forge_offsets(tmp_path / "reset", reset, committed)
-    assert codes_in(cluster_under(tmp_path / "reset")) == {"eos-mixed-commit-modes": "warning"}
+    assert codes_in(cluster_under(tmp_path / "reset")) == {
+        "eos-mixed-commit-modes": "warning",
+        "group-offset-reset": "info",
+    }
     forge_offsets(tmp_path / "removed", reset, committed | {2: ("g", "in-0", None)})
-    assert codes_in(cluster_under(tmp_path / "removed")) == {}
+    assert codes_in(cluster_under(tmp_path / "removed")) == {"group-offset-reset": "info"}
     ids = ("5HUBVeBMSt2jcXgFunpQdg", "DwXmP7rrRZWFe58vI7GGmg")
     forge_offsets(tmp_path / "recreated", turns(1, 1), in_group(7, 5, topic_ids=ids))
-    assert codes_in(cluster_under(tmp_path / "recreated")) == {}
+    assert codes_in(cluster_under(tmp_path / "recreated")) == {"group-offset-reset": "info"}
 
 
 @pytest.mark.parametrize(("last", "more"), [(8, set()), (5, {"eos-offset-regressed"})])

@@ -23,7 +23,12 @@ from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, Par
 from kforensics.parsers.kernels.library import load_kernels
 from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from kforensics.parsers.messages.group import (
+    CONSUMER_GROUP_MEMBER_METADATA_KEY,
+    CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+    CONSUMER_GROUP_METADATA_KEY,
+    CONSUMER_GROUP_METADATA_VALUE,
     GROUP_METADATA_KEY,
+    GROUP_METADATA_VALUE,
     LEGACY_OFFSET_COMMIT_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
@@ -93,7 +98,7 @@ def test_samples(kernels: KernelPolicy, chunk_rows: int) -> None:
 @EACH_VARIANT
 def test_random_logs(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> None:
     counts: dict[CommitIssueKind, int] = {}
-    pending = removed = 0
+    pending = removed = lower = started_again = with_members = 0
     for seed in range(8):
         folder = tmp_path / str(seed)
         write_random(folder, Random(seed), 40 + 9 * seed)  # noqa: S311  # dice for a log
@@ -104,8 +109,11 @@ def test_random_logs(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> 
             counts[kind] = counts.get(kind, 0) + count
         pending += len(expected[0].pending)
         removed += sum(row["tombstone"] for row in expected[3])
+        lower += sum(reset.removal is None for reset in expected[0].resets)
+        started_again += sum(reset.removal is not None for reset in expected[0].resets)
+        with_members += sum(bool(reset.group and reset.group.members) for reset in expected[0].resets)
     assert min(counts[kind] for kind in CommitIssueKind) > 0
-    assert min(pending, removed) > 9
+    assert min(pending, removed, lower, started_again, with_members) > 9
 
 
 def write_random(folder: Path, dice: Random, batches: int) -> None:
@@ -136,7 +144,29 @@ def random_commit(dice: Random) -> Content:
         return key, None
     if chance < 0.13:
         return b"\x00\x02" + encode(GROUP_METADATA_KEY, 2, {"group": dice.choice("gik")}), b"\x00\x00"
+    if chance < 0.23:
+        return random_group(dice)
     return (damaged(key, dice) if chance > 0.97 else key), random_offset(dice, key)
+
+
+def random_group(dice: Random) -> Content:
+    """Return a record of a group: members join and leave, or the group is removed."""
+    group, value = dice.choice("gh"), None
+    if dice.random() < 0.7:
+        version = dice.choice((0, 1, 2, 3, 4))
+        fields = random_value(GROUP_METADATA_VALUE, version, dice)
+        fields["members"] = fields["members"][: dice.randrange(3)]
+        value = version.to_bytes(2, "big") + encode(GROUP_METADATA_VALUE, version, fields)
+    if dice.random() < 0.6:
+        return b"\x00\x02" + encode(GROUP_METADATA_KEY, 2, {"group": group}), value
+    member = {"groupId": group, "memberId": dice.choice("mn")}
+    if dice.random() < 0.3:
+        epoch = b"\x00\x00" + encode(CONSUMER_GROUP_METADATA_VALUE, 0, {"epoch": dice.randrange(9), "metadataHash": 0})
+        return b"\x00\x03" + encode(CONSUMER_GROUP_METADATA_KEY, 0, member), epoch if dice.random() < 0.6 else None
+    joined = random_value(CONSUMER_GROUP_MEMBER_METADATA_VALUE, 0, dice)
+    encoded = b"\x00\x00" + encode(CONSUMER_GROUP_MEMBER_METADATA_VALUE, 0, joined)
+    key = b"\x00\x05" + encode(CONSUMER_GROUP_MEMBER_METADATA_KEY, 0, member)
+    return key, encoded if dice.random() < 0.6 else None
 
 
 def random_offset(dice: Random, key: bytes) -> bytes:

@@ -1,0 +1,206 @@
+"""Checks for consumer groups that read again or skip records because of their committed offsets.
+
+Rules: ``reset_causes`` for what removes or lowers an offset; ``OffsetFetcher``: a consumer whose offset is not in the
+log starts where auto.offset.reset says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, partition_name
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, ResetReason, reset_reason
+from kforensics.forensics.coordinators.coordinator_records import NEVER
+from kforensics.forensics.core.commands import BOOTSTRAP, filled_in
+from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
+from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.settings import OFFSETS_RETENTION
+
+GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
+DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"
+RESTORE = (
+    f"`{GROUPS_TOOL} --reset-offsets --group {{group}} --topic {{topic_partition}} --to-offset {{offset}} --dry-run`"
+)
+SKIP = f"To continue at offset {{offset}} after all, stop its members, check {RESTORE} and run it with --execute."
+CODES = by_name(
+    Code(
+        "group-offset-reset",
+        Severity.WARNING,
+        meaning="A group lost its committed offset or went back, and processes records again or skips some.",
+        remedy="Check whether it was intended, and whether the application tolerates records that come twice.",
+        why=(
+            "A group without a committed offset starts where auto.offset.reset says: from the start, so that "
+            "everything is processed again, or at the end, so that what came meanwhile is skipped. The evidence names "
+            f"the cause in reset_by: an offset that expired ({OFFSETS_RETENTION} after the last member had left), an "
+            "offset or a group that was deleted, a topic that was deleted and created again, a log that was truncated, "
+            "or a lower offset that an administrator, a consumer or a transaction committed."
+        ),
+        benign=(
+            "Someone wanted the group to start again: what an administrator or a client of the group did is "
+            "information."
+        ),
+    ),
+    Code(
+        "group-offset-out-of-range",
+        Severity.WARNING,
+        meaning="The committed offset of a group is before the start of the log.",
+        remedy="Check why the group lags longer than the topic keeps records, and retention.ms and retention.bytes.",
+        why=(
+            "Retention, or DeleteRecords, took records that the group had not committed. Its consumers get "
+            "OFFSET_OUT_OF_RANGE and start where auto.offset.reset says: at the start of what is left, or at the end."
+        ),
+        benign=(
+            "A group that nobody uses any more, a partition without records, or an application that commits only what "
+            "it has changed; the first two are information."
+        ),
+    ),
+)
+# What happened, by cause; the rest of the message is the same.
+HAPPENED = {
+    ResetCause.OFFSET_EXPIRED: "expired at {removed}",
+    ResetCause.OFFSET_DELETED: "was deleted at {removed}",
+    ResetCause.GROUP_DELETED: "was deleted with its group at {removed}",
+    ResetCause.OFFSET_REMOVED: "was removed at {removed}, by expiry or by a deletion",
+    ResetCause.TOPIC_RECREATED: "became void, as the topic was deleted and created again",
+    ResetCause.LOG_TRUNCATED: "became void, as the log of the partition was truncated",
+    ResetCause.TRANSACTION: "was lowered by a transaction",
+    ResetCause.ADMINISTRATOR: "was reset by an administrator",
+    ResetCause.SIMPLE_CONSUMER: "was lowered by a consumer that is no member",
+    ResetCause.MEMBER: "was lowered by a member of the group",
+    ResetCause.UNKNOWN: "was lowered",
+}
+REMEDIES = {
+    ResetCause.OFFSET_EXPIRED: f"Set {OFFSETS_RETENTION} of the brokers above the longest pause of the group. {SKIP}",
+    ResetCause.LOG_TRUNCATED: (
+        f"Find out why the partition lost records, in the findings on it. See where the group is: {DESCRIBE_GROUP}."
+    ),
+}
+OTHER_REMEDY = f"No action, if it was intended. {SKIP}"
+# Causes that are nobody's intention; the others cannot be told from what someone wanted.
+UNINTENDED = (ResetCause.OFFSET_EXPIRED, ResetCause.LOG_TRUNCATED)
+
+
+def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
+    """Yield groups that went back, started again without an offset, or are before the start of a log."""
+    for commits in cluster.commits:
+        placed = (_reset(cluster, commits, reset) for reset in commits.resets)
+        yield from _counted(placed, commits.reset_count)
+        yield from _out_of_range(cluster, commits)
+
+
+def _counted(placed: Iterator[PlacedFinding], total: int) -> Iterator[PlacedFinding]:
+    """Yield the first findings; the evidence of the last one states how many are ``left_out``."""
+    for count, (place, finding) in enumerate(islice(placed, MOST), 1):
+        left_out = {"left_out": total - MOST} if count == MOST < total else {}
+        yield PlacedFinding(place, replace(finding, evidence={**finding.evidence, **left_out}))
+
+
+def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFinding:
+    (group, topic, partition), commit, before, removal, _ = reset
+    reason = reset_reason(cluster, reset)
+    is_back = before is not None and commit.committed < before.committed
+    removed = format_time(removal.time) if removal is not None else ""
+    happened = HAPPENED[reason.cause].format(removed=removed)
+    offset = "offset" if before is None else f"offset {before.committed}"
+    name = partition_name((topic, partition))
+    values = {"group": group, "topic_partition": f"{topic}:{partition}", "offset": before and before.committed}
+    return cluster.at_commit(
+        commits,
+        (commit.segment, commit.position, commit.offset),
+        CODES["group-offset-reset"],
+        f"The committed {offset} of group {group!r} for {name} {happened} ({reason.why}). {_consequence(reset)}",
+        severity=Severity.WARNING if is_back and reason.cause in UNINTENDED else Severity.INFO,
+        producer=(commit.producer_id, commit.producer_epoch) if commit.producer_id >= 0 else None,
+        evidence=_evidence(reset, reason, name),
+        exactness=Exactness.EXACT if reason.is_certain and commits.is_whole else Exactness.APPROXIMATE,
+        benign=_benign(reset, reason),
+        remedy=filled_in(REMEDIES.get(reason.cause, OTHER_REMEDY), values),
+    )
+
+
+def _consequence(reset: OffsetReset) -> str:
+    commit, before = reset.commit, reset.before
+    first = f"at {format_time(commit.time)} the group committed offset {commit.committed}"
+    if before is None:
+        return f"Later, {first}; where it was before is not in the log any more."
+    if commit.committed < before.committed:
+        count = format_count(before.committed - commit.committed, "offset")
+        return f"Then, {first}: at least {count} read again."
+    return f"Then, {first}: it may have read from the start again, or skipped records, as its auto.offset.reset says."
+
+
+def _evidence(reset: OffsetReset, reason: ResetReason, name: str) -> dict[str, object]:
+    _, commit, before, removal, group = reset
+    return {
+        "group": reset.key[0],
+        "partition": name,
+        "reset_by": str(reason.cause),
+        "why": reason.why,
+        "committed": commit.committed,
+        "before": None if before is None else before.committed,
+        "before_at_offset": None if before is None else before.offset,
+        "removed_at_offset": None if removal is None else removal.offset,
+        "members": None if group is None else len(group.members),
+        "generation": None if group is None else group.generation,
+    }
+
+
+def _benign(reset: OffsetReset, reason: ResetReason) -> tuple[str, ...]:
+    if reason.cause is ResetCause.OFFSET_EXPIRED:
+        return ("deleted by an administrator after that time: possible",)
+    if reason.cause in UNINTENDED:
+        return ()
+    expired = () if reason.is_certain or reset.removal is None else (f"{OFFSETS_RETENTION} was shorter: possible",)
+    return ("intended: possible", *expired)
+
+
+def _out_of_range(cluster: Cluster, commits: Commits) -> Iterator[PlacedFinding]:
+    """Yield committed offsets before the log start of the available partitions."""
+    logs = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
+    names, codes = commits.last.partitions
+    starts = np.array([logs[name].log_start_offset if name in logs else -1 for name in names], "i8")[codes]
+    committed = commits.last.table.rows["committed"]
+    rows = np.flatnonzero((committed >= 0) & (committed < starts))
+    yield from _counted((_before_start(cluster, commits, row) for row in rows.tolist()), len(rows))
+
+
+def _before_start(cluster: Cluster, commits: Commits, row: int) -> PlacedFinding:
+    (group, topic, partition), commit = commits.last.at(row)
+    log = cluster.marker_join.by_partition[cluster.supplied_partitions[topic, partition]]
+    state, name = commits.states.get(group), partition_name((topic, partition))
+    is_used, has_records = bool(state and state.members), log.log_start_offset < log.log_end_offset
+    is_stopped = log.copied_at == NEVER
+    return cluster.at_commit(
+        commits,
+        (commit.segment, commit.position, commit.offset),
+        CODES["group-offset-out-of-range"],
+        f"The offset of group {group!r} for {name} is {commit.committed}, but the log starts at "
+        f"{log.log_start_offset}: {format_count(log.log_start_offset - commit.committed, 'offset')} deleted before the "
+        "group committed them. It continues where its auto.offset.reset says.",
+        severity=None if is_used and has_records and is_stopped else Severity.INFO,
+        evidence={
+            "group": group,
+            "partition": name,
+            "committed": commit.committed,
+            "log_start_offset": log.log_start_offset,
+            "log_end_offset": log.log_end_offset,
+            "members": len(state.members) if state else None,
+        },
+        exactness=Exactness.EXACT if is_stopped else Exactness.APPROXIMATE,
+        benign=(
+            f"group not in use: {'no, it has members' if is_used else 'likely, it has no members'}",
+            f"partition copied after the commit: {'no, the broker was stopped' if is_stopped else 'possible'}",
+            f"nothing left to read: {'no' if has_records else 'yes'}",
+        ),
+        remedy=filled_in(f"{CODES['group-offset-out-of-range'].remedy} See {DESCRIBE_GROUP}.", {"group": group}),
+    )
+
+
+CHECK = Check("group_resets", CODES, findings)

@@ -1,0 +1,168 @@
+"""The states of groups by their own records in ``__consumer_offsets``: members, generation, when the last member left.
+
+Rule: ``GroupMetadataManager.replay``. A classic group writes its members with each generation, the other types write a
+record for each member. A group without members can be deleted, and its offsets can be altered and expire.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from kforensics.forensics.coordinators.coordinator_records import NONE, VERSION_SIZE
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
+from kforensics.parsers.columns.record_columns import RecordColumns
+from kforensics.parsers.messages.internal_records import decode_record
+
+__all__ = ["CLASSIC", "GroupRecord", "GroupState", "GroupStates"]
+
+CLASSIC: Final = "classic"
+CLASSIC_TYPE = 2
+# The types of the records with the epoch of a group, and of those with one of its members.
+EPOCH_TYPES: Final = {3: "consumer", 11: "share", 17: "streams"}
+MEMBER_TYPES: Final = {5: "consumer", 10: "share", 19: "streams"}
+STATE_TYPES: Final = (CLASSIC_TYPE, *EPOCH_TYPES, *MEMBER_TYPES)
+
+
+class GroupRecord(NamedTuple):
+    """Where a record of a group is.
+
+    Attributes:
+        at: number of the record in the log.
+        segment: number of its segment.
+        position: position of its batch.
+        time: its timestamp, NO_TIME if unknown.
+    """
+
+    at: int
+    segment: int
+    position: int
+    time: int
+
+
+class GroupState(NamedTuple):
+    """The state of a group after a record.
+
+    Attributes:
+        kind: classic, consumer, share or streams.
+        members: the members, each with the client's id, by member id.
+        generation: generation of a classic group, epoch of another one; -1 if unknown.
+        protocol_type: of a classic group, empty if its offsets are committed without members.
+        protocol: assignor of a classic group, None if there is none.
+        time: timestamp of the record.
+        emptied: when the last member left, or the group was created without any; NO_TIME if no record shows it.
+        removed_in: segment and position of the batch that removed the group, None if it was not removed.
+    """
+
+    kind: str
+    members: dict[str, str]
+    generation: int = NONE
+    protocol_type: str = ""
+    protocol: str | None = None
+    time: int = NO_TIME
+    emptied: int = NO_TIME
+    removed_in: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class GroupStates:
+    """The states of groups, chunk by chunk.
+
+    Attributes:
+        last: the last state by group.
+    """
+
+    last: dict[str, GroupState] = field(default_factory=dict)
+    _changes: dict[str, list[tuple[int, GroupState | None]]] = field(default_factory=dict)
+
+    def take(self, segment: int, records: RecordColumns, records_before: int) -> None:
+        """Take the next chunk.
+
+        Args:
+            segment: number of its segment.
+            records: the chunk.
+            records_before: number of records before it in the log.
+        """
+        self._changes.clear()
+        candidates = np.flatnonzero(~records.rows["is_control"] & (records.keys.sizes >= VERSION_SIZE))
+        types = records.keys.take(candidates).numbers(">i2")
+        for index in candidates[np.isin(types, STATE_TYPES)].tolist():
+            row = records.rows[index]
+            time = int(row["timestamp"])
+            place = (segment, int(row["position"]), NO_TIME if time < 0 else time)
+            self.add(GroupRecord(records_before + index, *place), records.keys.get(index), records.values.get(index))
+
+    def add(self, record: GroupRecord, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record, if it is one that changes the state of a group and can be read."""
+        message = decode_record(CONSUMER_OFFSETS, key, value)
+        if message.key is None or message.type_id not in STATE_TYPES or (value is not None and message.value is None):
+            return
+        group = message.key["group"] if message.type_id == CLASSIC_TYPE else message.key["groupId"]
+        before = self.last.get(group)
+        after = _changed(before, record, message.type_id, message.key, message.value)
+        if after is not None:
+            self._changes.setdefault(group, [(NONE, before)]).append((record.at, after))
+            self.last[group] = after
+
+    def before(self, group: str, at: int) -> GroupState | None:
+        """Return the state of a group before a record of the last chunk or the chunk's end, None if it is unknown."""
+        changes = self._changes.get(group)
+        if changes is None:
+            return self.last.get(group)
+        return changes[bisect_left(changes, at, key=itemgetter(0)) - 1][1]
+
+    def is_removed_in(self, group: str, batch: tuple[int, int]) -> bool:
+        """Return whether a batch of the last chunk, by segment and position, removes a group."""
+        states = (state for _, state in self._changes.get(group, ()))
+        return any(state is not None and state.removed_in == batch for state in states)
+
+    def changed(self) -> Iterator[tuple[int, str, GroupState]]:
+        """Yield the states after the records of the last chunk, each with the record's number and the group."""
+        for group, changes in self._changes.items():
+            yield from ((at, group, state) for at, state in changes if state is not None and at != NONE)
+
+
+def _changed(
+    before: GroupState | None, record: GroupRecord, type_id: int, key: dict[str, Any], value: dict[str, Any] | None
+) -> GroupState | None:
+    """Return the state of a group after a record, None if the record does not change it."""
+    if type_id == CLASSIC_TYPE:
+        return _removed(before, record, CLASSIC) if value is None else _classic(before, record, value)
+    kind = EPOCH_TYPES.get(type_id) or MEMBER_TYPES[type_id]
+    if type_id in EPOCH_TYPES and value is None:
+        return _removed(before, record, kind)
+    state = before if before is not None and before.kind == kind else GroupState(kind, {})
+    if type_id in EPOCH_TYPES and value is not None:
+        return state._replace(generation=value["epoch"], time=record.time, removed_in=None)
+    member, members = key["memberId"], state.members
+    if value is None:
+        members = {name: client for name, client in members.items() if name != member}
+    else:
+        members = {**members, member: value["clientId"]}
+    is_emptied = bool(state.members) and not members
+    emptied = record.time if is_emptied else state.emptied
+    return state._replace(members=members, time=record.time, emptied=emptied, removed_in=None)
+
+
+def _removed(before: GroupState | None, record: GroupRecord, kind: str) -> GroupState | None:
+    """Return the state of a group after its removal; one that has become another kind is not removed."""
+    if before is not None and before.kind != kind:
+        return None
+    state = before or GroupState(kind, {})
+    return state._replace(members={}, time=record.time, removed_in=(record.segment, record.position))
+
+
+def _classic(before: GroupState | None, record: GroupRecord, value: dict[str, Any]) -> GroupState:
+    members = {member["memberId"]: member["clientId"] for member in value["members"]}
+    emptied = NO_TIME if before is None else before.emptied
+    if not members:
+        since = value.get("currentStateTimestamp", NONE)
+        emptied = since if since >= 0 else record.time
+    names = value["protocolType"], value["protocol"]
+    return GroupState(CLASSIC, members, value["generation"], *names, record.time, emptied)

@@ -1,0 +1,148 @@
+"""Why a group went back, or started again without its committed offset.
+
+Rules: ``OffsetMetadataManager.cleanupExpiredOffsets`` and ``GroupCoordinatorService.onPartitionsDeleted`` for
+tombstones; ``ClassicGroup.validateOffsetCommit``: only a group without members accepts a commit without a member.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC
+from kforensics.forensics.coordinators.coordinator_records import NONE
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.formatting import format_duration
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.settings import OFFSETS_RETENTION
+
+__all__ = ["ResetCause", "ResetReason", "reset_reason"]
+
+MINUTE_MS = 60_000
+# How long after the removal of a topic its coordinators have written the tombstones at the latest.
+TOPIC_REMOVAL_MS = 10 * MINUTE_MS
+
+
+class ResetCause(StrEnum):
+    """Why a group went back, or started again without its committed offset."""
+
+    OFFSET_EXPIRED = "offset-expired"
+    OFFSET_DELETED = "offset-deleted"
+    GROUP_DELETED = "group-deleted"
+    OFFSET_REMOVED = "offset-removed"
+    TOPIC_RECREATED = "topic-recreated"
+    LOG_TRUNCATED = "log-truncated"
+    TRANSACTION = "transaction"
+    ADMINISTRATOR = "administrator"
+    SIMPLE_CONSUMER = "simple-consumer"
+    MEMBER = "member"
+    UNKNOWN = "unknown"
+
+
+class ResetReason(NamedTuple):
+    """The cause of a reset.
+
+    Attributes:
+        cause: the cause.
+        why: what shows it, as a clause.
+        is_certain: whether the files leave no other.
+    """
+
+    cause: ResetCause
+    why: str
+    is_certain: bool = True
+
+
+def reset_reason(cluster: Cluster, reset: OffsetReset) -> ResetReason:
+    """Return why a group went back, or started again without its offset.
+
+    Args:
+        cluster: the cluster, with the partition if it is among the files.
+        reset: the commit and what was before.
+    """
+    recreated = _recreated(cluster, reset)
+    if recreated is not None:
+        return recreated
+    if reset.removal is not None:
+        return _removed(cluster, reset, reset.removal)
+    truncated = _truncated(cluster, reset)
+    return truncated or _committed(reset)
+
+
+def _recreated(cluster: Cluster, reset: OffsetReset) -> ResetReason | None:
+    _, topic, _ = reset.key
+    commit, before, removal = reset.commit, reset.before, reset.removal
+    if before is not None and before.topic_id and commit.topic_id and before.topic_id != commit.topic_id:
+        return ResetReason(ResetCause.TOPIC_RECREATED, "the two commits have different topic ids")
+    skew = cluster.rules.clock_skew_ms
+    last = commit.time if removal is None else removal.time
+    first = last - TOPIC_REMOVAL_MS if removal is not None else NO_TIME if before is None else before.time
+    if any(first - skew <= time <= last + skew for time in cluster.removed_topics.get(topic, ())):
+        return ResetReason(ResetCause.TOPIC_RECREATED, "the metadata log has the deletion of the topic")
+    return None
+
+
+def _removed(cluster: Cluster, reset: OffsetReset, removal: Commit) -> ResetReason:
+    """Return why the offset was removed, by how long it had been idle."""
+    setting = cluster.rules.evidence(OFFSETS_RETENTION)
+    retention_ms = int(str(setting["setting_value"])) * MINUTE_MS
+    idle_since = _idle_since(reset, removal)
+    with_group = bool(removal.leader_epoch)
+    if idle_since is None:
+        return ResetReason(ResetCause.OFFSET_REMOVED, "compaction took the records before", is_certain=False)
+    idle = removal.time - idle_since
+    if idle + cluster.rules.clock_skew_ms >= retention_ms:
+        why = f"idle for {format_duration(idle)}, {OFFSETS_RETENTION} is {setting['setting_value']}"
+        return ResetReason(ResetCause.OFFSET_EXPIRED, f"{why} ({setting['setting_source']})", is_certain=False)
+    cause = ResetCause.GROUP_DELETED if with_group else ResetCause.OFFSET_DELETED
+    why = f"idle for {format_duration(idle)} only, {OFFSETS_RETENTION} is {setting['setting_value']}"
+    is_known = not cluster.rules.is_default(OFFSETS_RETENTION)
+    return ResetReason(cause, f"{why} ({setting['setting_source']})", is_certain=is_known)
+
+
+def _idle_since(reset: OffsetReset, removal: Commit) -> int | None:
+    """Return from when the retention of a removed offset counts, None if compaction took the records that show it.
+
+    Of a classic group that is when its last member left, of others the time of the commit.
+    """
+    emptied = removal.committed
+    is_classic = reset.group is not None and reset.group.kind == CLASSIC
+    if reset.before is None:
+        return emptied if is_classic and emptied != NO_TIME else None
+    return max(emptied, reset.before.time) if is_classic and emptied != NO_TIME else reset.before.time
+
+
+def _truncated(cluster: Cluster, reset: OffsetReset) -> ResetReason | None:
+    """Return the reason if the log of the partition was truncated below the offset before, by its leader epochs."""
+    _, topic, partition = reset.key
+    before, log = reset.before, partition_log(cluster, topic, partition)
+    if before is None or log is None or before.leader_epoch == NONE:
+        return None
+    later = next((start for epoch, start in log.epoch_starts if epoch > before.leader_epoch), None)
+    if later is None or later >= before.committed:
+        return None
+    why = f"the next leader epoch of the partition begins at offset {later}, below the committed {before.committed}"
+    return ResetReason(ResetCause.LOG_TRUNCATED, why)
+
+
+def partition_log(cluster: Cluster, topic: str, partition: int) -> PartitionMarkers | None:
+    """Return what is known of the log of a partition, None if it is not among the files."""
+    number = cluster.supplied_partitions.get((topic, partition))
+    return None if number is None else cluster.marker_join.by_partition[number]
+
+
+def _committed(reset: OffsetReset) -> ResetReason:
+    """Return who committed the lower offset."""
+    commit, group = reset.commit, reset.group
+    if commit.producer_id != NONE:
+        return ResetReason(ResetCause.TRANSACTION, f"producer {commit.producer_id} committed it")
+    if group is not None and group.members:
+        names = ", ".join(sorted({client for client in group.members.values() if client}))
+        return ResetReason(ResetCause.MEMBER, f"the group had members: {names}" if names else "it had members")
+    if commit.leader_epoch != NONE:
+        why = "the group had no members, and the commit has a leader epoch, as consumers send it"
+        return ResetReason(ResetCause.SIMPLE_CONSUMER, why, is_certain=False)
+    why = "the group had no members, and the commit has no leader epoch, as tools send it"
+    return ResetReason(ResetCause.ADMINISTRATOR, why, is_certain=group is not None and bool(group.protocol_type))
