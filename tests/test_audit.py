@@ -108,6 +108,8 @@ def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
     assert f"the evidence of 40 partitions is in {store}" in ended.err
     tables = _tables(store)
     manifest = json.loads((store / "manifest.json").read_text("utf-8"))
+    summaries = manifest["rows"].pop("chunk_summaries")
+    assert summaries == ds.dataset(store / "chunk_summaries").count_rows() > 0
     assert {name: table.num_rows for name, table in tables.items()} == manifest["rows"]
     assert manifest["as_of_ms"] == AS_OF_MS
     assert {row["path"] for row in manifest["inputs"]} == set(tables["files"]["path"].to_pylist())

@@ -13,7 +13,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from kforensics.analyses.partitions import Investigation
+from kforensics.analyses.find_files import Notify
+from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.analyses.pool import Advance, copy_results, partition_results
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
@@ -26,7 +27,9 @@ from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_r
 from kforensics.forensics.audit.setting_evidence import setting_rows
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.chunk_bytes import CHUNK_FORMAT
 from kforensics.forensics.partition.splits import SPLIT_SIZE
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.log.log_rows import Place
@@ -59,6 +62,7 @@ class AuditRequest:
         checksums: whether the manifest gets the SHA-256 of every input.
         command: the command line, for the manifest.
         split_size: approximate bytes of the splits in which processes read large segments.
+        previous: the store of an earlier audit, a path or a URI: what is unchanged since is not read again.
     """
 
     output: Path | None = None
@@ -69,6 +73,7 @@ class AuditRequest:
     checksums: bool = False
     command: tuple[str, ...] = ()
     split_size: int = SPLIT_SIZE
+    previous: str | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +108,9 @@ def audit_size(investigation: Investigation, request: AuditRequest) -> int:
     return sum(item.size for item in (*partitions, *neighbours, *copies))
 
 
-def audit_results(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
+def audit_results(
+    investigation: Investigation, request: AuditRequest, advance: Advance, summaries: SummaryUse | None = None
+) -> Results:
     """Yield the results of the partitions, in their order, then those of checks across partitions.
 
     Replicas are compared first, because the verdict of each includes what the comparison found.
@@ -116,6 +123,7 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         investigation: the partitions.
         request: what to audit, and how.
         advance: takes the number of bytes that were read since the last call.
+        summaries: where the summaries of unchanged logs come from, and whether they are kept; None for neither.
     """
     partitions, rules = investigation.partitions, investigation.known_rules
     comparisons: list[PartitionResult] = []
@@ -123,7 +131,8 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         copies = copies_among(partitions, investigation.clusters)
         comparisons += copy_results(copies, rules, advance, processes=_processes(investigation, request))
     verdicts = replica_verdicts(comparisons)
-    yield from (with_replica_verdict(result, verdicts) for result in _partitions(investigation, request, advance))
+    results = _partitions(investigation, request, advance, summaries)
+    yield from (with_replica_verdict(result, verdicts) for result in results)
     yield from comparisons
     if request.records:
         yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
@@ -132,12 +141,15 @@ def audit_results(investigation: Investigation, request: AuditRequest, advance: 
         yield PartitionResult(NO_PLACE, "", 0, {"settings": setting_rows(rules)}, is_counted=False)
 
 
-def _partitions(investigation: Investigation, request: AuditRequest, advance: Advance) -> Results:
+def _partitions(
+    investigation: Investigation, request: AuditRequest, advance: Advance, summaries: SummaryUse | None
+) -> Results:
     """Yield the results of the partitions, and those that their clusters resolve."""
     partitions, rules = investigation.partitions, investigation.known_rules
     clusters = investigation.clusters if request.checks == "all" else None
     replicas = SearchedReplicas.of(map(PartitionMembership.of, partitions), investigation.clusters)
     scope = AuditScope(rules, request.checks, records=request.records, clusters=clusters, replicas=replicas)
+    keeping = replace(scope, summaries=summaries)
     processes = _processes(investigation, request)
     cluster_inputs: list[ClusterInput] = []
     if clusters:
@@ -145,7 +157,7 @@ def _partitions(investigation: Investigation, request: AuditRequest, advance: Ad
         for result in partition_results(investigation.neighbours, alone, advance, processes=processes):
             cluster_inputs += [result.cluster_input] if result.cluster_input else []
     neighbours = {cluster_input.result.folder for cluster_input in cluster_inputs}
-    for result in partition_results(partitions, scope, advance, processes=processes, split_size=request.split_size):
+    for result in partition_results(partitions, keeping, advance, processes=processes, split_size=request.split_size):
         if result.cluster_input:
             cluster_inputs.append(result.cluster_input)
         yield replace(result, cluster_input=None)
@@ -159,7 +171,9 @@ def _processes(investigation: Investigation, request: AuditRequest) -> int | Non
     return len(os.sched_getaffinity(0)) if is_large else request.processes
 
 
-def run_audit(investigation: Investigation, request: AuditRequest, advance: Advance, stages: Stages) -> Results:
+def run_audit(
+    investigation: Investigation, request: AuditRequest, advance: Advance, stages: Stages, note: Notify = ignore
+) -> Results:
     """Yield the results of :func:`audit_results`, and write them into the evidence store if one is requested.
 
     The store appears after the last result.
@@ -169,28 +183,69 @@ def run_audit(investigation: Investigation, request: AuditRequest, advance: Adva
         request: what to audit, and how.
         advance: takes the number of bytes that were read since the last call.
         stages: takes the times.
+        note: takes a sentence if everything is read although there is a store of an earlier audit.
 
     Raises:
-        UsageError: the store cannot be written.
+        UsageError: the store cannot be written, or that of the earlier audit is of another cluster, or none.
+        InputError: the store of the earlier audit cannot be read.
     """
+    summaries = _summary_use(investigation, request, note)
+    every = _with_incidents(investigation, audit_results(investigation, request, advance, summaries))
     if request.output is None:
-        yield from _with_incidents(investigation, audit_results(investigation, request, advance))
+        yield from every
         return
     from kforensics.render.evidence_store import EvidenceStore  # without a store there is no need for Parquet
 
     with EvidenceStore(request.output) as store:
         start = time.perf_counter()
         store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), investigation.files))
-        for result in _with_incidents(investigation, audit_results(investigation, request, advance)):
+        read_bytes = 0
+        for result in every:
             stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
                 for rows in result.rows.values():
                     store.add(rows)
                 store.add_values(STORED["damage"], result.damage)
-            yield result
+            read_bytes += _read_bytes(result)
+            yield replace(result, rows={name: rows for name, rows in result.rows.items() if name in STORED})
         with stages.stage("checksums"):
             inputs = [_input(file, with_checksum=request.checksums) for file in investigation.files]
-        store.finish(STORED, _manifest(investigation, request, inputs, stages))
+        tables = {**STORED, CHUNK_SUMMARIES.name: CHUNK_SUMMARIES}
+        more = {"read_bytes": read_bytes, **_summaries_in_manifest(investigation, summaries)}
+        store.finish(tables, _manifest(investigation, request, inputs, stages) | more)
+
+
+def _summary_use(investigation: Investigation, request: AuditRequest, note: Notify) -> SummaryUse | None:
+    """Return where the summaries of unchanged logs come from, and whether they are kept; None for neither."""
+    if request.previous is None:
+        return SummaryUse(keeps=True) if request.output else None
+    from kforensics.render.previous_store import previous_store  # only a store needs Parquet
+
+    ids = cluster_ids(PartitionMembership.of(partition) for partition in investigation.partitions)
+    previous = previous_store(request.previous, ids, note)
+    return SummaryUse(previous, keeps=request.output is not None)
+
+
+def cluster_ids(members: Iterable[PartitionMembership]) -> list[str]:
+    """Return the ids of the clusters of partitions, as far as they are known."""
+    return sorted({member.cluster_id for member in members if member.cluster_id is not None})
+
+
+def _read_bytes(result: PartitionResult) -> int:
+    """Return how many bytes of a partition's segments were read for its verdict."""
+    is_read = CHUNK_SUMMARIES.name in result.rows
+    return result.size - result.saved_bytes if is_read else 0
+
+
+def _summaries_in_manifest(investigation: Investigation, summaries: SummaryUse | None) -> dict[str, Any]:
+    members = map(PartitionMembership.of, investigation.partitions)
+    return {"clusters": cluster_ids(members), **summaries_in_manifest(summaries)}
+
+
+def summaries_in_manifest(summaries: SummaryUse | None) -> dict[str, Any]:
+    """Return what the manifest says about summaries: their format, and the store that some of them are from."""
+    previous = summaries.previous.folder if summaries and summaries.previous else None
+    return {"summaries": CHUNK_FORMAT, "previous": previous}
 
 
 def _with_incidents(investigation: Investigation, results: Results) -> Results:

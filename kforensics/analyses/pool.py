@@ -31,6 +31,7 @@ from kforensics.forensics.audit.audit_scope import (
     read_task,
     records_adder,
     summarize_split,
+    with_summaries,
 )
 from kforensics.forensics.audit.copies import Copies, evaluate_copies
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -38,6 +39,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import PartitionStateBuilder
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SPLIT_SIZE, SegmentSplit, splits_of
+from kforensics.forensics.partition.stored_chunks import ChunkKeeper
 from kforensics.parsers.files.file_systems import has_remote_clients
 
 # Takes the number of bytes that were read since the last call.
@@ -247,6 +249,7 @@ def _in_order(
     calls = _calls(tasks, scope)
     merging: PartitionStateBuilder | None = None
     failed: str | None = None
+    kept: ChunkKeeper | None = None
     while True:
         while len(running) < max_running and (submitted := next(calls, None)):
             task, number, call = submitted
@@ -261,14 +264,18 @@ def _in_order(
         partition = task.partitions[0]
         if number == 0:
             merging, failed = PartitionStateBuilder(read_task(partition, scope, workers=0)), None
-        chunks, closed, why = future.result()
+            kept = scope.keeper()
+        (chunks, closed, why), kept_of_split = future.result()
         failed = failed or why
+        if kept is not None:
+            kept.add(kept_of_split)
         if merging and not failed:
             merging.add(chunk_from_wire(partition, chunk) for chunk in chunks)
             merging.add_closed(closed)
         advance(_size(partition, task.splits[number]))
         if number == len(task.splits) - 1 and merging:
-            yield finish_evaluation(partition, scope, merging, failed, records_adder(scope, workers=None))
+            result = finish_evaluation(partition, scope, merging, failed, records_adder(scope, workers=None))
+            yield with_summaries(result, partition, kept)
             merging = None
 
 
@@ -277,7 +284,12 @@ def _calls(tasks: Iterator[_PoolTask], scope: AuditScope) -> Iterator[tuple[_Poo
         if not task.splits:
             yield task, 0, partial(_evaluate_together, task.partitions, scope)
         for number, split in enumerate(task.splits):
-            yield task, number, partial(summarize_split, task.partitions[0], scope, split)
+            yield task, number, partial(_summarize, task.partitions[0], scope, split)
+
+
+def _summarize(partition: Partition, scope: AuditScope, split: SegmentSplit) -> tuple[Any, ChunkKeeper | None]:
+    keeper = scope.keeper()
+    return summarize_split(partition, scope, split, keeper=keeper), keeper
 
 
 def _size(partition: Partition, split: SegmentSplit) -> int:

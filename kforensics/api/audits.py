@@ -82,6 +82,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     checksums: bool = False,
     spark: SparkSession | None = None,
     split_size: int = SPLIT_SIZE,
+    previous: str | os.PathLike[str] | None = None,
     **evaluation: Unpack[Evaluation],
 ) -> Audit:
     """Run all checks on all partitions, and return the tables. The row of an unreadable partition has the reason.
@@ -94,6 +95,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         checksums: add the SHA-256 of every input to the manifest of the store.
         spark: a session to run the audit on; its workers must have access to the paths and the output.
         split_size: on Spark, approximate bytes of the splits in which large segments are read.
+        previous: store of an earlier audit of the same logs: what is unchanged since is not read again.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
@@ -110,12 +112,19 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     """
     if spark is not None:
         options: dict[str, Any] = {"records": records, "checksums": checksums, "split_size": split_size}
-        options |= parameters_of(**evaluation)
+        options |= {"previous": None if previous is None else os.fspath(previous), **parameters_of(**evaluation)}
         return _audit_on_spark(spark, paths, output, options)
     investigation = investigation_of(paths, evaluation)
     store = None if output is None else Path(output)
-    command = without_secrets(sys.argv)
-    request = AuditRequest(store, processes, records=records, copies=True, checksums=checksums, command=command)
+    request = AuditRequest(
+        store,
+        processes,
+        records=records,
+        copies=True,
+        checksums=checksums,
+        command=without_secrets(sys.argv),
+        previous=None if previous is None else os.fspath(previous),
+    )
     results = run_audit(investigation, request, ignore, Stages())
     if store is None:
         return _audit_in_memory(results)

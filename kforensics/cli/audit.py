@@ -23,6 +23,7 @@ app = typer.Typer(add_completion=False)
     epilog=epilog(
         "audit /var/lib/kafka/data",
         "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
+        "audit --previous /evidence/monday --output /evidence/tuesday /var/lib/kafka/data",
         "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
 )
@@ -46,6 +47,14 @@ def audit(  # long: one parameter per option
             "--records", help="Decode every record too: check it and find duplicates.", rich_help_panel=EXECUTION
         ),
     ] = False,
+    previous: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE",
+            help="The store of an earlier audit of the same logs: read only what is new since.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = None,
     checksums: Annotated[
         bool,
         typer.Option("--checksums", help="Add the SHA-256 of every input to the manifest.", rich_help_panel=OUTPUT),
@@ -115,11 +124,17 @@ def audit(  # long: one parameter per option
         if processes is not None:
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
-        request = replace(request, resume=resume is not False)
+        request = replace(request, resume=resume is not False, previous=previous)
         spark = SparkOptions(master, tuple(conf or ()))
         raise typer.Exit(audit_on_spark(options, request, spark, view))
     audit_request = AuditRequest(
-        store_folder(output), processes, records=records, copies=True, checksums=checksums, command=command
+        store_folder(output),
+        processes,
+        records=records,
+        copies=True,
+        checksums=checksums,
+        command=command,
+        previous=previous,
     )
     raise typer.Exit(audit_in_process(options, audit_request, view, table))
 

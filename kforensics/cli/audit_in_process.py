@@ -55,7 +55,7 @@ def audit_in_process(
     ):
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
-        with closing(run_audit(investigation, request, advance, stages)) as results:
+        with closing(run_audit(investigation, request, advance, stages, notify)) as results:
             for result in watch_partitions(selected_results(results, selection), status, meter):
                 report.add(result)
                 if output_format is not Format.TEXT:

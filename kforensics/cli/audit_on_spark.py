@@ -72,7 +72,7 @@ def audit_on_spark(
             ) as meter,
             options.stage("partitions read and evaluated"),
         ):
-            report = audited_on_spark(spark, plan, request, meter)
+            report = audited_on_spark(spark, plan, request, meter, notify)
     if report.partitions and not options.quiet:
         for sentence in as_of_notes(plan.taken, rules_of(plan, request), plan.newest_file):
             notify(sentence)

@@ -189,7 +189,7 @@ class TableFiles:
     def add(self, rows: Rows | RowStream) -> None:
         """Add rows to their table."""
         for part in rows.parts():
-            if len(part) > MIN_ARROW_ROWS:
+            if len(part) > MIN_ARROW_ROWS or (len(part) and _has_bytes(rows.table)):
                 self._write_waiting(rows.table)
                 self.file_of(rows.table).add(part.record_batch())
             elif len(part):
@@ -222,6 +222,11 @@ class TableFiles:
         for file in self._files.values():
             file.close()
         return {name: file.rows for name, file in self._files.items()}
+
+
+def _has_bytes(table: Table) -> bool:
+    """Return whether a table has bytes, whose rows are too large to gather."""
+    return any(column.type == "binary" for column in table.columns)
 
 
 class TableFile:

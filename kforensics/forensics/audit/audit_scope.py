@@ -27,6 +27,7 @@ from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk, Read
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.splits import SegmentSplit
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, ChunkKeeper, SummaryUse
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, sort_by_marker
 
 # Bytes of closed transactions that a split keeps in memory. More go to a file, because several splits wait at a time.
@@ -44,6 +45,7 @@ class AuditScope:
         records: whether to decode the records, check them and search them for duplicates.
         clusters: the clusters to evaluate across partitions; None for no evaluation across partitions.
         replicas: which partitions are searched for duplicates.
+        summaries: where the summaries of unchanged logs come from, and that they are kept; None to keep none.
     """
 
     rules: Rules
@@ -52,6 +54,11 @@ class AuditScope:
     records: bool = False
     clusters: Clusters | None = None
     replicas: SearchedReplicas = ONLY_REPLICA
+    summaries: SummaryUse | None = None
+
+    def keeper(self) -> ChunkKeeper | None:
+        """Return what keeps the summaries of a partition, or of a part of it; None to keep none."""
+        return None if self.summaries is None else ChunkKeeper(self.summaries)
 
 
 def read_task(partition: Partition, scope: AuditScope, workers: int | None) -> ReadTask:
@@ -75,14 +82,31 @@ def evaluate_partition(partition: Partition, scope: AuditScope, workers: int | N
         scope: what to check.
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
     """
-    task = read_task(partition, scope, workers)
+    keeper = scope.keeper()
+    task = replace(read_task(partition, scope, workers), source=keeper)
     builder = PartitionStateBuilder(task)
     try:
         for segment in range(len(partition.segments)):
             builder.add(log_chunks(task, SegmentSplit(segment)))
     except InputError as error:
         return _unreadable(partition, error)
-    return finish_evaluation(partition, scope, builder, None, records_adder(scope, workers))
+    return with_summaries(
+        finish_evaluation(partition, scope, builder, None, records_adder(scope, workers)), partition, keeper
+    )
+
+
+def with_summaries(result: PartitionResult, partition: Partition, keeper: ChunkKeeper | None) -> PartitionResult:
+    """Return the result of a partition with the summaries that were kept of it, unless it could not be read.
+
+    Args:
+        result: the result.
+        partition: its files.
+        keeper: what has kept them, None for none.
+    """
+    if keeper is None or not keeper.use.keeps or result.why is not None:
+        return result
+    rows = {**result.rows, CHUNK_SUMMARIES.name: keeper.rows(partition)}
+    return replace(result, rows=rows, saved_bytes=keeper.saved)
 
 
 def records_adder(scope: AuditScope, workers: int | None) -> Callable[[PartitionState], PartitionState]:
@@ -96,7 +120,11 @@ def records_adder(scope: AuditScope, workers: int | None) -> Callable[[Partition
 
 
 def summarize_split(
-    partition: Partition, scope: AuditScope, split: SegmentSplit, cuts: tuple[int, ...] | None = None
+    partition: Partition,
+    scope: AuditScope,
+    split: SegmentSplit,
+    cuts: tuple[int, ...] | None = None,
+    keeper: ChunkKeeper | None = None,
 ) -> tuple[list[LogChunk], SortedRows, str | None]:
     """Return the summary of a split, ready for serialization.
 
@@ -105,12 +133,14 @@ def summarize_split(
         scope: what to check.
         split: which part of the log.
         cuts: offsets at which to cut the log, None for those of the snapshots.
+        keeper: keeps the summaries of its chunks, None to keep none.
 
     Returns:
         The log chunks without their closed transactions, the closed transactions (very many are in a file), and why the
         split cannot be read, None if it can.
     """
-    task, closed = replace(read_task(partition, scope, workers=0), cuts=cuts), sort_by_marker(CLOSED_MEMORY)
+    task = replace(read_task(partition, scope, workers=0), cuts=cuts, source=keeper)
+    closed = sort_by_marker(CLOSED_MEMORY)
     joiner = ChunkJoiner(task)
     try:
         for log_chunk in log_chunks(task, split):

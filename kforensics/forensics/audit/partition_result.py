@@ -60,6 +60,7 @@ class PartitionResult:
         cluster_input: what the partition contributes to its cluster, with its deferred findings; None if its cluster
             has no checks.
         replica_worst: the worst severity of the findings of its comparison with other replicas, None without any.
+        saved_bytes: bytes of its segments that were not read, because an earlier audit had kept summaries of them.
     """
 
     place: Place
@@ -74,6 +75,7 @@ class PartitionResult:
     is_counted: bool = True
     cluster_input: ClusterInput | None = None
     replica_worst: Severity | None = None
+    saved_bytes: int = 0
 
     def only(self, *tables: str) -> PartitionResult:
         """Return the result with the rows of some tables only."""

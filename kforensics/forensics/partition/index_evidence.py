@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from kforensics.parsers.files.discover import FoundFile
 # Faults of each category to keep per partition: the first ones in log order.
 MAX_INDEX_FAULTS = 1000
 CATEGORIES = 3
+DIGEST_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ NO_ENTRIES = IndexEntries()
 
 
 @dataclass(frozen=True, slots=True)
-class _SegmentEvidence(Portable):
+class SegmentEvidence(Portable):
     """What has been seen of one segment.
 
     Attributes:
@@ -87,21 +89,54 @@ class _SegmentEvidence(Portable):
     largest: int = NO_TIME
 
     @classmethod
-    def of(cls, partition: Partition, number: int) -> _SegmentEvidence:
+    def of(cls, partition: Partition, number: int) -> SegmentEvidence:
         """Return the evidence of a segment before any of its batches have been seen, with its indexes read."""
         log = partition.segments[number]
         base, is_closed = log.base_offset or 0, number < len(partition.segments) - 1
         return _unseen(log, partition.indexes.get(base), partition.time_indexes.get(base), number, is_closed)
 
-    def without_entries(self) -> _SegmentEvidence:
+    def without_entries(self) -> SegmentEvidence:
         """Return what is sent to another process, which reads the entries again."""
         return replace(self, offsets=NO_ENTRIES, times=NO_ENTRIES)
 
-    def with_entries(self, source: _SegmentEvidence) -> _SegmentEvidence:
+    def with_entries(self, source: SegmentEvidence) -> SegmentEvidence:
         """Return this evidence with the entries from other evidence of the same segment."""
         return replace(self, offsets=source.offsets, times=source.times)
 
-    def with_batches(self, batches: BatchColumns) -> _SegmentEvidence:
+    def entries_digest(self, offsets: int, times: int) -> bytes:
+        """Return a hash of the first entries of both indexes.
+
+        Args:
+            offsets: number of entries of the offset index.
+            times: number of entries of the time index.
+        """
+        digest = blake2b(digest_size=DIGEST_SIZE)
+        for entries, count in ((self.offsets, offsets), (self.times, times)):
+            for numbers in (entries.offsets[:count], entries.values[:count]):
+                digest.update(np.ascontiguousarray(numbers))
+        return digest.digest()
+
+    def has_newer_entries_only(self, offsets: int, times: int, end: int, highest_offset: int) -> bool:
+        """Return whether all entries after the first ones are about batches after a chunk, which sets no flags of them.
+
+        Args:
+            offsets: number of the first entries of the offset index.
+            times: the same for the time index.
+            end: position after the chunk.
+            highest_offset: largest offset in it.
+        """
+        newer = self.offsets.offsets[offsets:], self.times.offsets[times:]
+        return bool((newer[0] > highest_offset).all() and (newer[1] > highest_offset).all()) and bool(
+            (self.offsets.values[offsets:] >= end).all()
+        )
+
+    def with_flags(self, offset_flags: Any, time_flags: Any, covered: int, end: int, largest: int) -> SegmentEvidence:
+        """Return the evidence of a chunk whose flags are known; entries that are newer than these have none."""
+        flags = np.zeros(len(self.offsets), np.uint8), np.zeros(len(self.times), np.uint8)
+        flags[0][: len(offset_flags)], flags[1][: len(time_flags)] = offset_flags, time_flags
+        return replace(self, offset_flags=flags[0], time_flags=flags[1], covered=covered, end=end, largest=largest)
+
+    def with_batches(self, batches: BatchColumns) -> SegmentEvidence:
         """Return the evidence of one chunk of its batches alone."""
         return replace(
             self,
@@ -112,7 +147,7 @@ class _SegmentEvidence(Portable):
             largest=int(batches.max_timestamp.max()),
         )
 
-    def merged(self, after: _SegmentEvidence) -> _SegmentEvidence:
+    def merged(self, after: SegmentEvidence) -> SegmentEvidence:
         """Return the evidence of this part and the one after it."""
         return replace(
             self,
@@ -142,11 +177,11 @@ class _SegmentEvidence(Portable):
 @lru_cache(maxsize=2)
 def _unseen(
     log: FoundFile, index: FoundFile | None, time_index: FoundFile | None, number: int, is_closed: bool
-) -> _SegmentEvidence:
+) -> SegmentEvidence:
     offsets = offset_index_entries(index, number, is_closed=is_closed)
     times = time_index_entries(time_index, number, is_closed=is_closed)
     no_flags = np.zeros(len(offsets), np.uint8), np.zeros(len(times), np.uint8)
-    return _SegmentEvidence(number, log.size, is_closed, offsets, times, *no_flags)
+    return SegmentEvidence(number, log.size, is_closed, offsets, times, *no_flags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +194,7 @@ class IndexEvidence(Portable):
         counts: total number of faults of the other segments by category.
     """
 
-    segments: tuple[_SegmentEvidence, ...] = ()
+    segments: tuple[SegmentEvidence, ...] = ()
     faults: tuple[IndexFaultArray, ...] = field(default_factory=partial(tuple, [np.empty(0, INDEX_FAULT)] * CATEGORIES))
     counts: tuple[int, ...] = (0,) * CATEGORIES
 
@@ -184,7 +219,7 @@ class IndexEvidence(Portable):
 
     def with_entries(self, partition: Partition) -> IndexEvidence:
         """Return evidence received from another process, with the entries of the indexes read again."""
-        from_wire = (segment.with_entries(_SegmentEvidence.of(partition, segment.number)) for segment in self.segments)
+        from_wire = (segment.with_entries(SegmentEvidence.of(partition, segment.number)) for segment in self.segments)
         return replace(self, segments=tuple(from_wire))
 
     def finish(self, partition: Partition, seen_segments: Collection[int]) -> IndexFaults:
@@ -194,7 +229,7 @@ class IndexEvidence(Portable):
             partition: its files.
             seen_segments: numbers of the segments that have batches; the indexes of the others are read now.
         """
-        unseen = [_SegmentEvidence.of(partition, n) for n in range(len(partition.segments)) if n not in seen_segments]
+        unseen = [SegmentEvidence.of(partition, n) for n in range(len(partition.segments)) if n not in seen_segments]
         faults, counts = _combined([(self.faults, self.counts), *map(_counted_faults, (*self.segments, *unseen))])
         return IndexFaults(faults[0], faults[1], faults[2], (counts[0], counts[1], counts[2]))
 
@@ -204,7 +239,7 @@ NO_EVIDENCE = IndexEvidence()
 CountedFaults = tuple[tuple[IndexFaultArray, ...], tuple[int, ...]]
 
 
-def _counted_faults(segment: _SegmentEvidence) -> CountedFaults:
+def _counted_faults(segment: SegmentEvidence) -> CountedFaults:
     faults = segment.faults()
     return faults, tuple(map(len, faults))
 
@@ -226,25 +261,21 @@ def _first_faults(rows: IndexFaultArray) -> IndexFaultArray:
 
 
 class IndexWatch:
-    """Collects index evidence from the batches of a partition, chunk after chunk.
+    """Takes the batches of a partition, chunk after chunk, and returns the evidence of each.
 
     Args:
         partition: its files.
-
-    Attributes:
-        evidence: the evidence so far.
     """
 
     def __init__(self, partition: Partition) -> None:
-        self.evidence = NO_EVIDENCE
         self._partition = partition
-        self._segment: _SegmentEvidence | None = None
+        self._segment: SegmentEvidence | None = None
 
-    def see(self, batches: BatchColumns) -> None:
-        """Take the next chunk, whose batches are all in one segment."""
+    def see(self, batches: BatchColumns) -> IndexEvidence:
+        """Return the evidence of the next chunk alone, whose batches are all in one segment."""
         if not len(batches):
-            return
+            return NO_EVIDENCE
         number = int(batches.segment[0])
         if self._segment is None or self._segment.number != number:
-            self._segment = _SegmentEvidence.of(self._partition, number)
-        self.evidence = self.evidence.merged(IndexEvidence((self._segment.with_batches(batches),)))
+            self._segment = SegmentEvidence.of(self._partition, number)
+        return IndexEvidence((self._segment.with_batches(batches),))

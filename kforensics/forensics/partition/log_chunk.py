@@ -6,8 +6,9 @@ workers share a segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -43,6 +44,7 @@ class ReadTask:
         workers: number of reader threads, 0 for the caller's thread only, None for one per processor.
         kernels: provides the compiled kernels.
         cuts: offsets at which to cut the log, None for the offsets of the snapshots.
+        source: provides the chunks of splits, None to read them.
     """
 
     partition: Partition
@@ -52,6 +54,7 @@ class ReadTask:
     workers: int | None = None
     kernels: KernelPolicy = kernels_for
     cuts: tuple[int, ...] | None = None
+    source: ChunkSource | None = None
 
     @property
     def rules_here(self) -> Rules:
@@ -92,12 +95,25 @@ class LogChunk(Portable):
     evidence: IndexEvidence = NO_EVIDENCE
 
 
+class ChunkSource(Protocol):
+    """Provides the chunks of splits, some of them without reading them."""
+
+    def chunks(
+        self, task: ReadTask, split: SegmentSplit, read: Callable[[ReadTask, SegmentSplit], Iterator[LogChunk]]
+    ) -> Iterator[LogChunk]:
+        """Yield the chunks of a split; ``read`` reads those of a split."""
+
+
 def log_chunks(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
     """Yield the chunks of a split.
 
     Raises:
         InputError: the segment cannot be read, or shrinks.
     """
+    return _chunks_read(task, split) if task.source is None else task.source.chunks(task, split, _chunks_read)
+
+
+def _chunks_read(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
     damage: list[Damage] = []
     watch = IndexWatch(task.partition) if task.watches_indexes else None
     cuts = task.offsets
@@ -158,8 +174,7 @@ def _chunk(
     producers, rows = summarise(batches, sequences=task.checks_sequences)
     evidence = NO_EVIDENCE
     if watch:
-        watch.see(batches)
-        evidence, watch.evidence = watch.evidence, NO_EVIDENCE
+        evidence = watch.see(batches)
     return LogChunk(cuts, log, producers, rows, evidence)
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "NO_CONTROL",
     "UNKNOWN_CONTROL",
     "BatchColumns",
+    "batches_from",
     "column_dtype",
     "concat_batches",
 ]
@@ -111,10 +112,14 @@ class BatchColumns:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickled as one structured array: eighteen arrays take far longer, even if they hold only two batches.
+        return batches_from, (self.tobytes(),)
+
+    def tobytes(self) -> bytes:
+        """Return the batches as bytes, for :func:`batches_from`."""
         table = np.empty(len(self), _ROW)
         for name, column in zip(_DTYPES, _ALL(self), strict=True):
             table[name] = column
-        return _from_bytes, (table.tobytes(),)
+        return table.tobytes()
 
     @classmethod
     def of_rows(cls, rows: Iterable[Sequence[Any]]) -> BatchColumns:
@@ -123,7 +128,12 @@ class BatchColumns:
         return cls(*(np.array(column, kind) for column, kind in zip(columns, _DTYPES.values(), strict=True)))
 
 
-def _from_bytes(data: bytes) -> BatchColumns:
+def batches_from(data: bytes | memoryview) -> BatchColumns:
+    """Return batches from their bytes.
+
+    Raises:
+        ValueError: the bytes are cut off.
+    """
     # Arrays over a bytearray can be written to, arrays over bytes cannot.
     table = np.frombuffer(bytearray(data), _ROW) if data else np.empty(0, _ROW)
     return BatchColumns(*[table[name] for name in _DTYPES])

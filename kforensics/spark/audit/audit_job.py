@@ -265,7 +265,7 @@ def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
 
 def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None) -> Iterator[Row]:
     arriving = values(rows)
-    return _framed(done(counter.counted(arriving) if counter else arriving, scope, sink))
+    return _framed(done(counter.counted(arriving, scope.summaries) if counter else arriving, scope, sink))
 
 
 def _hashed(rows: Iterator[Row]) -> Iterator[Row]:

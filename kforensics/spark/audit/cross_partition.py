@@ -93,7 +93,7 @@ def contributed(number: int, partition: Partition, scope: AuditScope) -> Iterato
         partition: its files.
         scope: the audit scope.
     """
-    result = evaluate_partition(partition, replace(scope, records=False), workers=0)
+    result = evaluate_partition(partition, replace(scope, records=False, summaries=None), workers=0)
     if result.cluster_input and scope.clusters:
         yield _of_cluster(scope.clusters, result.cluster_input.cluster, number, AROUND), result.cluster_input
 

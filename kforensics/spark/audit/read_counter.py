@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.stored_chunks import SummaryUse
 from kforensics.render.streams import ProgressMeter
 from kforensics.spark.audit.scheduling import WholePartition
 from kforensics.spark.audit.splitting import AddressedValue, Reading
@@ -45,15 +46,21 @@ class ReadCounter:
         context = context_of(spark)
         return None if context is None else cls(context.accumulator(0), context.accumulator(0))
 
-    def counted(self, values: Iterable[AddressedValue], *, partitions: bool = False) -> Iterator[AddressedValue]:
+    def counted(
+        self, values: Iterable[AddressedValue], summaries: SummaryUse | None = None, *, partitions: bool = False
+    ) -> Iterator[AddressedValue]:
         """Yield values, and count each when the next one is wanted.
 
         Args:
             values: what arrives at a task.
+            summaries: counts the bytes that are not read, because an earlier audit had kept summaries of them.
             partitions: whether the task gives verdicts on the large partitions that arrive.
         """
         for address, value in values:
+            saved = summaries.saved if summaries else 0
             yield address, value
+            if summaries and summaries.saved != saved:
+                self.read_bytes.add(saved - summaries.saved)
             if isinstance(value, WholePartition):
                 self.read_bytes.add(value.partition.size)
                 self.partitions.add(1)

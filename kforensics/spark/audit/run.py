@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -15,8 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kforensics.analyses.audit import NO_PLACE, STORED, Stages, sha256_of
-from kforensics.analyses.partitions import rules_as_of
+from kforensics.analyses.audit import NO_PLACE, STORED, Stages, cluster_ids, sha256_of, summaries_in_manifest
+from kforensics.analyses.partitions import ignore, rules_as_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
@@ -36,11 +36,13 @@ from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.source import INSIDE, UNPACKED, is_archive_name, is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
+from kforensics.render.previous_store import previous_store
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
 from kforensics.render.streams import ProgressMeter
 from kforensics.spark.audit.audit_job import run_audit_job
@@ -87,6 +89,7 @@ class SparkRequest:
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths, or of
             another topic.
         resume: whether to go on from what the same audit has left in the folder of the store that ended early.
+        previous: the store of an earlier audit, a path or a URI: what is unchanged since is not read again.
     """
 
     paths: tuple[str, ...]
@@ -102,6 +105,7 @@ class SparkRequest:
     settings: tuple[Setting, ...] = ()
     alone: bool = False
     resume: bool = True
+    previous: str | None = None
 
 
 @dataclass(slots=True)
@@ -285,7 +289,11 @@ def _known_rules(plan: Plan, request: SparkRequest) -> Rules:
 
 
 def audited_on_spark(
-    spark: SparkSession, plan: Plan, request: SparkRequest, meter: ProgressMeter | None = None
+    spark: SparkSession,
+    plan: Plan,
+    request: SparkRequest,
+    meter: ProgressMeter | None = None,
+    note: Callable[[str], object] = ignore,
 ) -> AuditReport:
     """Evaluate all partitions of a plan, write the evidence store, and return the report.
 
@@ -294,13 +302,15 @@ def audited_on_spark(
         plan: the partitions.
         request: what to audit, and how.
         meter: shows how much has been read, None for nothing.
+        note: takes a sentence if everything is read although there is a store of an earlier audit.
 
     Raises:
-        UsageError: the store cannot be written.
+        UsageError: the store cannot be written, or that of the earlier audit is of another cluster, or none.
         EngineError: Spark fails; no store is written then.
     """
     stages, counter, store = Stages(), ReadCounter.of(spark), plan.store
     with closing(plan), _naming_output(store, request), _keeping_finished(plan):
+        summaries = _summary_use(plan, request, note)
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
         tasks = plan.finished.parallelism if plan.finished else parallelism(spark)
@@ -310,17 +320,27 @@ def audited_on_spark(
         progress = counter.shown(meter) if counter else nullcontext()
         with stages.stage("examine"), answering("the audit broke off"), progress:
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
-            scope = AuditScope(rules, records=request.records, clusters=plan.clusters, replicas=replicas)
+            scope = AuditScope(
+                rules, records=request.records, clusters=plan.clusters, replicas=replicas, summaries=summaries
+            )
             outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished, counter))
         _check_complete(plan, outcome)
         incidents = outcome.incidents.rows()
         outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
         if store:
             outcome.parts += _stored_rows(store.staging, setting_rows(rules), incidents)
-            tables = {**STORED, CHECKSUMS.name: CHECKSUMS} if request.checksums else STORED
-            store.finish(outcome.parts, tables, _manifest(spark, plan, request, rules.as_of_ms, stages, counter))
+            more = [CHUNK_SUMMARIES, *([CHECKSUMS] if request.checksums else [])]
+            tables = {**STORED, **{table.name: table for table in more}}
+            manifest = _manifest(spark, plan, request, rules.as_of_ms, stages, counter)
+            store.finish(outcome.parts, tables, {**manifest, **summaries_in_manifest(summaries)})
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
+
+
+def _summary_use(plan: Plan, request: SparkRequest, note: Callable[[str], object]) -> SummaryUse:
+    """Return where the summaries of unchanged logs come from, and whether they are kept."""
+    previous = previous_store(request.previous, cluster_ids(plan.members), note) if request.previous else None
+    return SummaryUse(previous, keeps=request.output is not None)
 
 
 @contextmanager
@@ -390,6 +410,7 @@ def _manifest(  # noqa: PLR0913, PLR0917  # what it states
         },
         "partitions": len(plan.sizes),
         "unreadable": plan.unreadable,
+        "clusters": cluster_ids(plan.members),
         # A cluster has millions of inputs: they are rows of a table, not lines of this file.
         "inputs": {"tables": tables},
         # What this run has read: tasks that another run had finished do not read again.

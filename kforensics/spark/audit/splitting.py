@@ -15,6 +15,7 @@ from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.partition.log_chunk import LogChunk
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SegmentSplit, segment_splits
+from kforensics.forensics.partition.stored_chunks import ChunkKeeper
 from kforensics.forensics.replay.replay_rows import ReplayRows
 from kforensics.spark.audit.serialization import Address
 
@@ -132,12 +133,21 @@ def cut(address: Address, reading: Reading, size: int) -> Iterator[AddressedValu
         yield slot, replace(reading, split=split)
 
 
-def summary_of(address: Address, reading: Reading, scope: AuditScope) -> Iterator[AddressedValue]:
-    """Yield the summary of a split, or why it cannot be read; values that precede splits are passed through."""
+def summary_of(
+    address: Address, reading: Reading, scope: AuditScope, keeper: ChunkKeeper | None = None
+) -> Iterator[AddressedValue]:
+    """Yield the summary of a split, or why it cannot be read; values that precede splits are passed through.
+
+    Args:
+        address: address of the split.
+        reading: the split.
+        scope: the audit scope.
+        keeper: keeps the summaries of its chunks for a store, None to keep none.
+    """
     if address.ordinal < 0:
         yield address, reading
         return
-    chunks, closed, failed = summarize_split(reading.partition, scope, reading.split, reading.cuts)
+    chunks, closed, failed = summarize_split(reading.partition, scope, reading.split, reading.cuts, keeper)
     yield from apart(address, chunks, failed, closed)
 
 

@@ -12,6 +12,7 @@ from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.spark.audit.cross_partition import Contributed, compared, keys_of_topics, of_clusters
 from kforensics.spark.audit.scheduling import WHOLE, FileListing, WholePartition
@@ -26,6 +27,7 @@ __all__ = ["Answer", "Sink", "done", "ended", "met", "resolve_deferred"]
 NONE = -1
 # Origins of values: tasks that evaluate large partitions, clusters, and meetings; and bits for numbers within a task.
 LARGE, SETTLED, MET = 1, 2, 3
+SPLITS = -5
 IN_SLOT = 32
 # How to evaluate what meets in a task.
 MEETINGS = {"copies": compared, "keys": keys_of_topics, "duplicates": evaluate_pairs}
@@ -73,8 +75,23 @@ def done(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> I
         if kind in (FileListing, WholePartition):
             yield from _answered(group, scope, sink)
         else:
-            for address, value in group:
-                yield from summary_of(address, value, scope)
+            yield from _summarized(group, scope, sink)
+
+
+def _summarized(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+    """Yield the summaries of splits, and the answer for what the store keeps of them."""
+    kept: list[PartitionResult] = []
+    slot = 0
+    for address, value in arriving:
+        keeper = scope.keeper() if address.ordinal >= 0 else None
+        yield from summary_of(address, value, scope, keeper)
+        if keeper is not None and keeper.use.keeps:
+            slot = slot if kept else address.split_slot
+            rows = {CHUNK_SUMMARIES.name: keeper.rows(value.partition)}
+            kept.append(PartitionResult(value.partition.place, "", 0, rows, is_counted=False))
+    if kept:
+        outcome = sink.evaluated(f"splits-{slot:05}", kept)
+        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=SPLITS), Answer(outcome)
 
 
 def _answered(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:

@@ -225,10 +225,10 @@ def pieces(partition: Partition) -> list[BatchColumns]:
 
 def sent_evidence(partition: Partition, chunks_of_batches: Sequence[BatchColumns]) -> IndexEvidence:
     """Return the evidence of some batches, as another process would send it."""
-    watch = IndexWatch(partition)
+    watch, evidence = IndexWatch(partition), NO_EVIDENCE
     for batches in chunks_of_batches:
-        watch.see(batches)
-    return pickle.loads(pickle.dumps(watch.evidence))  # type: ignore[no-any-return]  # noqa: S301  # our own
+        evidence = evidence.merged(watch.see(batches))
+    return pickle.loads(pickle.dumps(evidence))  # type: ignore[no-any-return]  # noqa: S301  # our own
 
 
 def as_rows(faults: IndexFaults) -> tuple[Any, ...]:
