@@ -114,6 +114,7 @@ def _only(partition: Partition, wanted: range) -> Partition:
         segments=segments,
         indexes={base: file for base, file in partition.indexes.items() if base in bases},
         time_indexes={base: file for base, file in partition.time_indexes.items() if base in bases},
+        topic_id=partition.topic_id,
     )
 
 
