@@ -55,7 +55,7 @@ def build_legacy(scenario: Scenario) -> None:
             stage = Stage(scenario, cluster, driver)
             if scenario.play is not None:
                 scenario.play(stage)
-            truth = take_truth(driver, scenario.kafka, records=scenario.records)
+            truth = take_truth(driver, scenario.kafka, records=scenario.records) | stage.extra_truth
             cluster.stop()
     for action in stage.after_stop:
         action()

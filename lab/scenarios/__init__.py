@@ -7,6 +7,7 @@ from lab.scenario import Scenario
 
 _MODULES = (
     "classic_transaction",
+    "transaction_costs",
     "transactions",
     "forged_markers",
     "rolling_restart",

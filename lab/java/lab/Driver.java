@@ -49,6 +49,7 @@ public final class Driver {
         new ShareOperations(bootstrap).register(all);
         new StreamsOperations(bootstrap).register(all);
         new RawOperations(bootstrap).register(all);
+        new TimedOperations(bootstrap).register(all);
         return all;
     }
 
