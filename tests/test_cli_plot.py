@@ -16,6 +16,7 @@ TRANSACTIONS = SAMPLES / "transactions-v2"
 PARTITION = ("--topic", "interleaved", "--partition", "0")
 ARGUMENTS = {
     "atomicity": (),
+    "costs": (),
     "damage": ("--topic", "torn"),
     "sequences": ("--topic", "interleaved"),
     "batch-sizes": (),

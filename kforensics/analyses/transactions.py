@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from kforensics.analyses.context import Context
+from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
+from kforensics.analyses.topics import is_selected
 from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort
 from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
-from kforensics.forensics.core.result_rows import RowStream
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_rows import TransactionTables, durations, has_duration
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.log.log_rows import Place
+
+if TYPE_CHECKING:
+    from kforensics.analyses.explain import PartitionReader
+    from kforensics.forensics.coordinators.transactions.history import History
 
 # The sort keys; the largest first where the largest are of interest.
 SORTS: dict[str, Callable[[Rules, TransactionArray], IntArray]] = {
@@ -117,3 +124,86 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         if self.min_duration_ms is not None:
             selected &= (durations(rules, page) >= self.min_duration_ms) & has_duration(page)
         return selected
+
+
+@dataclass(frozen=True, slots=True)
+class CostsQuestion:
+    """What do the transactions of each cluster cost?
+
+    Attributes:
+        topics: only transactions with a partition of these topics; all if it is empty.
+        numbers: only transactions with a partition of these numbers; all if it is empty.
+    """
+
+    topics: tuple[str, ...] = ()
+    numbers: tuple[range, ...] = ()
+
+    def selects(self, topic: str, partition: int) -> bool:
+        """Return whether transactions with this partition are wanted."""
+        return is_selected(topic, self.topics) and is_numbered(partition, self.numbers)
+
+
+def refuse_filters(question: TransactionsQuestion) -> None:
+    """Refuse what selects or sorts transactions one by one.
+
+    Raises:
+        UsageError: it is given.
+    """
+    given = {
+        "--state": question.states,
+        "--producer-id": question.producer_id is not None,
+        "--min-duration": question.min_duration_ms is not None,
+        "--sort": question.sort != "offset",
+        "--since": question.since is not None,
+    }
+    for option in (option for option, is_given in given.items() if is_given):
+        raise UsageError(f"--cost sums transactions up, and {option} is for the list of them; leave it out")
+
+
+def answer_costs(investigation: Investigation, question: CostsQuestion, on_unreadable: OnUnreadable) -> Iterator[Rows]:
+    """Yield what the transactions of each cluster cost: rows of the table ``transaction_costs``.
+
+    Args:
+        investigation: all partitions under the paths.
+        question: which transactions.
+        on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
+
+    Raises:
+        UsageError: no coordinator's log is under the paths.
+    """
+    from kforensics.analyses.explain import PartitionReader, coordinators_among  # the list needs no cluster
+    from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+
+    reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
+    if not coordinators_among(investigation) and reader.is_complete:
+        raise UsageError(
+            f"no partition of {TRANSACTION_STATE} is under the paths, and only coordinators know when a transaction "
+            "began and ended; add its log directory"
+        )
+    for name, histories in reader.histories().items():
+        yield _costs_of(reader, question, name, histories)
+
+
+def _costs_of(reader: PartitionReader, question: CostsQuestion, name: str, histories: Sequence[History]) -> Rows:
+    """Return what the transactions of a cluster cost."""
+    from kforensics.forensics.audit.cluster_result import best_histories, best_replicas
+    from kforensics.forensics.coordinators.cluster_evidence import Cluster
+    from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+    from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+    from kforensics.forensics.coordinators.transactions.transaction_costs import Costs, MarkedData, cost_rows
+
+    investigation = reader.investigation
+    of_cluster = [one for one in investigation.partitions if investigation.clusters.name_of(one) == name]
+    data = [one for one in of_cluster if one.has_log and one.place.topic != TRANSACTION_STATE]
+    sizes, markers = dict[Place, MarkedData](), list[PartitionMarkers]()
+    for state in reader.states(data):
+        sizes[state.partition.place] = MarkedData.of(state)
+        markers.append(PartitionMarkers.of(state))
+    rules = investigation.known_rules.across({one.place.log_dir for one in of_cluster})
+    cluster = Cluster.of(best_histories(histories), best_replicas(markers), rules)
+    wanted = [
+        any(question.selects(*partition) for partition in partitions)
+        for partitions in cluster.coordinators.partition_sets
+    ]
+    selected = np.array([*wanted, False], bool)[cluster.coordinators.transactions["partitions"]]
+    return cost_rows(name, Costs.of(cluster, sizes, selected))

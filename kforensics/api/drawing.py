@@ -30,7 +30,7 @@ def plot(
     """Return a chart of a partition or of log directories.
 
     Args:
-        chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``sequences``,
+        chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``costs``, ``sequences``,
             ``batch-sizes``, ``compression``, ``damage`` or ``timeline``.
         paths: log directories, partition folders, files, archives, globs or URIs.
         topic: the topic to show.
@@ -56,7 +56,7 @@ def plot(
     if not partition_filter.rows(log.files).num_rows:
         place = " ".join([*([f"topic {topic}"] if topic else []), *([f"partition {partition}"] if partition else [])])
         raise UsageError(f"no file belongs to {place}; name another topic or partition, or other paths")
-    return _CHARTS[chart](_Shown(log, partition_filter))
+    return _CHARTS[chart](_Shown(log, partition_filter, paths))
 
 
 def check_chart(chart: str | None) -> None:
@@ -76,6 +76,7 @@ class _Shown:
 
     log: Opened
     partition_filter: Any
+    paths: Paths
 
     @property
     def place(self) -> dict[str, Any]:
@@ -110,6 +111,16 @@ def _atomicity(shown: _Shown) -> Plot:
     from kforensics import plots
 
     return plots.atomicity(shown.log.table("distributed_transactions"), shown.rows("transactions"))
+
+
+def _costs(shown: _Shown) -> Plot:
+    from kforensics import plots
+    from kforensics.api.verdicts import transactions
+
+    number = shown.partition_filter.partition
+    return plots.transaction_costs(
+        transactions(shown.paths, cost=True, topic=shown.partition_filter.topic, partition=number)
+    )
 
 
 def _sequences(shown: _Shown) -> Plot:
@@ -157,6 +168,7 @@ _CHARTS: dict[str, Callable[[_Shown], Plot]] = {
     "transactions": _transactions,
     "transactions-time": lambda shown: _transactions(shown, "time"),
     "atomicity": _atomicity,
+    "costs": _costs,
     "sequences": _sequences,
     "batch-sizes": _batch_sizes,
     "compression": _compression,

@@ -16,11 +16,12 @@ from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
-from kforensics.analyses.transactions import TransactionsQuestion
+from kforensics.analyses.transactions import CostsQuestion, TransactionsQuestion, answer_costs, refuse_filters
 from kforensics.api.explanation import Explanation
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
+from kforensics.forensics.core.cluster_tables import TRANSACTION_COSTS
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
@@ -64,16 +65,17 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
     return table_of_answers(paths, LsoQuestion(at, history), evaluation)
 
 
-def transactions(  # one parameter per filter of the command
+def transactions(  # noqa: PLR0913  # one parameter per filter of the command
     paths: Paths,
     *,
     states: Sequence[str] = (),
     producer_id: int | None = None,
     min_duration_ms: int | None = None,
     sort: str = "offset",
+    cost: bool = False,
     **evaluation: Unpack[Evaluation],
 ) -> TableView:
-    """Return the transactions of each partition: the table ``transactions``.
+    """Return the transactions of each partition, or what they cost: the table ``transactions``, ``transaction_costs``.
 
     Args:
         paths: log directories, partition folders, files, archives, globs or URIs.
@@ -81,11 +83,14 @@ def transactions(  # one parameter per filter of the command
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: offset, marker, duration, records, bytes, begun or producer; within each partition.
+        cost: what the transactions of each cluster cost, instead of a list; of those with a partition that ``topic``
+            and ``partition`` select.
         evaluation: ``topic``, ``partition``, ``as_of`` and more; see :class:`Evaluation`.
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log, or no such state or sort key.
+        UsageError: there is no log, or no such state or sort key; for costs, no coordinator's log, or a filter of the
+            list.
 
     Examples:
         >>> open_ones = kforensics.transactions("sample_logs/transactions-v2/broker-1", states=["open"])
@@ -96,7 +101,17 @@ def transactions(  # one parameter per filter of the command
           open     16           2             3
           open     17           4             2
     """
-    return table_of_answers(paths, TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort), evaluation)
+    question = TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort)
+    return _costs(paths, question, evaluation) if cost else table_of_answers(paths, question, evaluation)
+
+
+def _costs(paths: Paths, listed: TransactionsQuestion, evaluation: Evaluation) -> TableView:
+    refuse_filters(listed)
+    named, errors = parameters_of(**evaluation), list[InputError]()
+    question = CostsQuestion(named["topics"], named["numbers"])
+    rows = list(answer_costs(investigation_of_all(paths, evaluation), question, errors.append))
+    raise_any(paths, errors)
+    return view_of(TRANSACTION_COSTS, table_of_parts(TRANSACTION_COSTS, (part.record_batch() for part in rows)))
 
 
 def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:

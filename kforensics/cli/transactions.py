@@ -9,7 +9,7 @@ import typer
 from kforensics.cli.command import OUTPUT, SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.analyses.transactions import TransactionsAnswer
+    from kforensics.analyses.transactions import TransactionsAnswer, TransactionsQuestion
     from kforensics.cli.common_options import CommonOptions
     from kforensics.render.ranked_text import RankedText
 
@@ -21,6 +21,7 @@ app = typer.Typer(add_completion=False)
     epilog=epilog(
         "transactions --state open /var/lib/kafka/data",
         "transactions --min-duration 15m --sort duration orders-0",
+        "transactions --cost /var/lib/kafka/data",
     ),
 )
 @with_shared_options()
@@ -48,8 +49,14 @@ def transactions(  # long: one parameter per option
             rich_help_panel=OUTPUT,
         ),
     ] = "offset",
+    cost: Annotated[
+        bool,
+        typer.Option(
+            "--cost", help="What they cost: time by number of partitions, and markers.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
 ) -> None:
-    """List transactions: their outcome, producer, offsets and duration."""
+    """List transactions: their outcome, producer, offsets and duration; or sum up what they cost."""
     from kforensics.analyses.times import duration_ms
     from kforensics.analyses.transactions import TransactionsQuestion
     from kforensics.cli.asking import ask
@@ -57,7 +64,31 @@ def transactions(  # long: one parameter per option
 
     min_duration_ms = None if min_duration is None else duration_ms(min_duration, "--min-duration")
     question = TransactionsQuestion(tuple(state or ()), producer_id, min_duration_ms, sort, options.since_time())
+    if cost:
+        raise typer.Exit(_costs(options, question))
     raise typer.Exit(ask(options, question, RankedText(options.screen(), "no transactions"), _add))
+
+
+def _costs(options: "CommonOptions", listed: "TransactionsQuestion") -> int:
+    from functools import partial
+
+    from kforensics.analyses.transactions import CostsQuestion, answer_costs, refuse_filters
+    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.writing import write_results
+    from kforensics.forensics.core.cluster_tables import TRANSACTION_COSTS
+    from kforensics.render.ids_text import cost_lines
+
+    refuse_filters(listed)
+    options.refuse("this command shows none", "min_severity", "codes")
+    question = CostsQuestion(tuple(options.topic or ()), options.numbers())
+    to_format, severity = options.format(), options.severity()
+    investigation = options.investigation(all_topics=True)  # coordinators know when transactions began and ended
+    status = ExitStatus(investigation.unreadable)
+    with options.stage("partitions read and written"), options.watched(investigation) as watched:
+        answers = answer_costs(watched, question, status.add_unreadable)
+        text = partial(cost_lines, screen=options.screen())
+        write_results(answers, to_format, options, text=text, table=TRANSACTION_COSTS, rows=lambda rows: rows)
+    return status.code(severity)
 
 
 def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:

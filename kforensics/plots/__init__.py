@@ -13,7 +13,7 @@ from kforensics.errors import MissingExtraError
 if find_spec("altair") is None:
     raise MissingExtraError("plots", "altair")
 
-from kforensics.plots.atomicity import atomicity
+from kforensics.plots.atomicity import atomicity, transaction_costs
 from kforensics.plots.batch_sizes import batch_sizes, compression, stored_compression
 from kforensics.plots.chart import MAX_MARKS, Plot
 from kforensics.plots.damage_map import damage_map
@@ -37,5 +37,6 @@ __all__ = [
     "sequences",
     "stored_compression",
     "timeline",
+    "transaction_costs",
     "transactions",
 ]

@@ -1,4 +1,4 @@
-"""A chart of the outcome of each transaction in each of its partitions; they agree if a transaction is atomic."""
+"""Charts of transactions over several partitions: whether their outcomes agree, and what each partition costs."""
 
 from __future__ import annotations
 
@@ -177,3 +177,46 @@ def _outcome_without_data(row: Row) -> str:
     if row["missing_markers"]:
         return "no marker"
     return "marker without data" if row["empty_markers"] else "no data available"
+
+
+def transaction_costs(costs: Tabular) -> Plot:
+    """Return the time that transactions need to end by their number of partitions, with the line that fits it.
+
+    Args:
+        costs: the table ``transaction_costs`` of one cluster.
+
+    Examples:
+        >>> costs = kforensics.transactions("sample_logs/transaction-costs", topic="timed", cost=True)
+        >>> chart = kforensics.plots.transaction_costs(costs)
+        >>> chart.to_dict()["title"]["subtitle"]
+        ['time = 17.9 (init) + 20.1 (commit) + partitions x 17.24 (marker) ms; residual 0.53 ms']
+    """
+    rows = to_table(costs).to_pylist()
+    groups = [row for row in rows if row["grouped_by"] == "partitions"]
+    times: ChartRows = [
+        {
+            "partitions": row["least"],
+            "transactions": row["transactions"],
+            **{f"p{percent}": row[f"end_p{percent}_ms"] for percent in (50, 90, 99)},
+        }
+        for row in groups
+    ]
+    line: ChartRows = [{"partitions": row["least"], "fitted": row["fitted_end_ms"]} for row in groups]
+    x = alt.X("partitions:Q", title="partitions of the transaction", axis=alt.Axis(format="d", tickMinStep=1))
+    title = "from the decision to the Complete record (ms): half, and up to 90 %"
+    base = alt.Chart(chart_data(times)).encode(x=x, tooltip=tooltips("partitions", "transactions", "p50", "p90", "p99"))
+    spread = base.mark_rule(color="#9aa5b1", strokeWidth=3).encode(y=alt.Y("p50:Q", title=title), y2="p90:Q")
+    points = base.mark_point(filled=True, size=80, color="#4c78a8").encode(y="p50:Q")
+    fitted = [row for row in line if row["fitted"] is not None]
+    drawn = alt.Chart(chart_data(fitted)).mark_line(color="#e45756").encode(x=x, y="fitted:Q")
+    return make_plot([drawn, spread, points], "Costs of transactions", _cost_lines(rows))
+
+
+def _cost_lines(rows: list[Row]) -> Iterator[str]:
+    """Yield the fitted formula of each cluster."""
+    for row in rows:
+        if row["grouped_by"] == "all" and row["marker_ms"] is not None:
+            yield (
+                f"time = {row['init_ms'] or 0:.1f} (init) + {row['commit_ms']:.1f} (commit) + "
+                f"partitions x {row['marker_ms']:.2f} (marker) ms; residual {row['residual_ms']:.2f} ms"
+            )

@@ -1,4 +1,4 @@
-"""Formats settings and transactional ids as lines of text."""
+"""Formats settings, transactional ids and the costs of transactions as lines of text."""
 
 from __future__ import annotations
 
@@ -188,3 +188,100 @@ def _where_lines(answer: NamePartition) -> Iterator[str]:
     yield f"{answer.kind} {printable(answer.name)}: {answer.topic}-{answer.partition}"
     yield f"  hash {answer.hash} modulo {format_count(answer.count, 'partition')} ({printable(answer.source)})"
     yield f"  {'among the files' if answer.is_available else 'not among the files'}"
+
+
+COST_STEPS = ("begin", "prepare", "markers", "complete", "end")
+COST_COLUMNS = (
+    TableColumn("partitions"),
+    TableColumn("transactions", 3),
+    *(TableColumn(step, drop) for step, drop in zip(COST_STEPS, (0, 2, 2, 2, 0), strict=True)),
+    TableColumn("end p99", 1),
+    TableColumn("by the line", 1),
+)
+SIZE_COLUMNS = (
+    TableColumn("records", is_text=True),
+    TableColumn("transactions"),
+    TableColumn("records/s"),
+    TableColumn("share of end"),
+    TableColumn("marker bytes", 1),
+    TableColumn("of all bytes", 1),
+)
+# How many times as many records the transactions would have that the text compares with.
+LARGER = 10
+
+
+def cost_lines(rows: Rows, screen: Screen) -> Iterator[str]:
+    """Yield what the transactions of a cluster cost.
+
+    Args:
+        rows: rows of the table ``transaction_costs``: all, then by partitions and by records.
+        screen: where they are shown.
+    """
+    every = [dict(zip(rows.table.names, row, strict=True)) for row in rows]
+    if not every:
+        yield Line("no transaction has ended with both its Prepare and its Complete record available")
+        return
+    whole = every[0]
+    yield Line(f"{printable(whole['cluster'])}: {format_count(whole['transactions'], 'transaction')}")
+    table = FittedTable(COST_COLUMNS, screen)
+    by_partitions = [row for row in every if row["grouped_by"] == "partitions"]
+    yield "  time in ms by number of partitions: half of the transactions took at most"
+    yield from table.lines(map(_cost_cells, by_partitions))
+    yield from _fit_lines(whole)
+    sizes = FittedTable(SIZE_COLUMNS, screen)
+    yield "  throughput by size"
+    yield from sizes.lines(map(_size_cells, (row for row in every if row["grouped_by"] == "records")))
+    yield from _overhead_lines(whole)
+    if dropped := {**table.dropped, **sizes.dropped}:
+        yield f"columns left out to fit the width: {', '.join(dropped)}"
+        yield from screen.rest("--wide")
+
+
+def _cost_cells(row: dict[str, Any]) -> list[str]:
+    fitted = row["fitted_end_ms"]
+    times = [_number(row[f"{step}_p50_ms"]) for step in COST_STEPS]
+    line = "" if fitted is None else f"{fitted:.1f}"
+    return [f"{row['least']:,}", f"{row['transactions']:,}", *times, _number(row["end_p99_ms"]), line]
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _size_cells(row: dict[str, Any]) -> list[str]:
+    rate, share = row["records_per_second"], row["end_share"]
+    return [
+        f"{row['least']:,}-{row['most']:,}",
+        f"{row['transactions']:,}",
+        "" if rate is None else f"{rate:,.0f}",
+        "" if share is None else format_share(share),
+        format_size(row["marker_bytes"]),
+        format_share(row["marker_bytes"] / max(row["bytes"] + row["marker_bytes"], 1)),
+    ]
+
+
+def _fit_lines(whole: dict[str, Any]) -> Iterator[str]:
+    init = whole["init_ms"]
+    if whole["marker_ms"] is None:
+        yield Line("  no line can be fitted: all transactions have the same number of partitions", hang=4)
+        return
+    terms = [] if init is None else [f"{init:.1f} (init)"]
+    terms += [f"{whole['commit_ms']:.1f} (commit)", f"partitions x {whole['marker_ms']:.2f} (marker)"]
+    yield Line(f"  time in ms = {' + '.join(terms)}; residual of the fit {whole['residual_ms']:.2f}", hang=4)
+
+
+def _overhead_lines(whole: dict[str, Any]) -> Iterator[str]:
+    """Yield what markers take up, and what larger transactions would save of it and of the time."""
+    markers, size = whole["markers"], whole["marker_bytes"]
+    of_offsets = format_share(markers / max(markers + whole["records"], 1))
+    of_bytes = format_share(size / max(size + whole["bytes"], 1))
+    count = format_count(markers, "marker")
+    yield Line(f"  {count}: {of_offsets} of the offsets, {format_size(size)} or {of_bytes} of the bytes", hang=4)
+    saved = 1 - 1 / LARGER
+    spent = ((whole["init_ms"] or 0) + (whole["end_p50_ms"] or 0)) * whole["transactions"]
+    yield Line(
+        f"  with {LARGER} times the records in each: {format_count(round(markers * saved), 'marker')} and "
+        f"{format_size(round(size * saved))} less, and about {format_duration(round(spent * saved))} of "
+        f"{format_duration(round(spent))} less in which transactions begin and end",
+        hang=4,
+    )

@@ -38,6 +38,7 @@ CASES = {
     "transactions": ("transactions", "--as-of", AS_OF, V2 / "open-0", V2 / "committed-0", V2 / "segments-0"),
     "transactions-wide": ("transactions", "--as-of", AS_OF, "--wide", V2 / "open-0"),
     "transactions-one-stuck-of-400": ("transactions", *FORGED, "--state", "open", "cluster"),
+    "transaction-costs": ("transactions", "--as-of", AS_OF, "--cost", "sample_logs/consume-transform-produce"),
     "producers": ("producers", "--as-of", AS_OF, V2),
     "duplicates": ("duplicates", "--as-of", "2026-11-21T18:00", "sample_logs/duplicates"),
     "scan": ("scan", "--as-of", AS_OF, V2),
