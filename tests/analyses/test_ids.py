@@ -81,6 +81,8 @@ def _initialised(sample: str) -> Counter[str]:
             count[ids[begun[1]]] += 1
         elif fenced := re.match(r"fence_producers ids=(\[.*\])", command):
             count.update(json.loads(fenced[1]))
+        elif timed := re.match(r"timed_transactions .*config=(\{.*\})", command):
+            count[json.loads(timed[1])["transactional.id"]] += 1
     return count
 
 

@@ -73,6 +73,7 @@ SUMMED_UP = {
     "audit": ("--code", "--severity", "--partition", "--topic"),
     "scan": ("--code", "--severity"),
     "keys": ("--topic",),
+    "transaction-costs": ("--topic", "--partition"),
 }
 SUMMED_UP |= {"verify": ()}
 # Commands whose rows no filter that they take leaves out, in the evidence below.
@@ -88,7 +89,9 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     forge(folder, f"D 2 0 0-1 @0-1 N {at}; D 2 0 0-1 @2-3 N {at}; plain @4-5", topic="orders", partition=1)
     damaged = forge(folder, f"D 9 1 0-1 @0-1 T {at}; M 9 1 A 3 @2; plain @3-5; plain @6-8", topic="x")
     patch(file_of(damaged), 3, crc=1)
-    forge_coordinator(folder, "payments Empty 1 0 t 0; payments Ongoing 1 0 {orders-0} t 1; other Empty 2 0 t 2")
+    ended = "ended Ongoing 3 0 {y-0} t 3; ended PrepareCommit 3 0 {y-0} t 4; ended CompleteCommit 3 0 {} t 5"
+    open_one = "payments Empty 1 0 t 0; payments Ongoing 1 0 {orders-0} t 1; other Empty 2 0 t 2"
+    forge_coordinator(folder, f"{open_one}; {ended}")
     return folder
 
 
