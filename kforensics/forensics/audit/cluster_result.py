@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, Join, PlacedFinding
 from kforensics.forensics.coordinators.cluster_rows import distributed_transaction_rows, id_rows
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
@@ -131,6 +131,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None,
     removed_topics: Mapping[str, tuple[int, ...]] | None = None,
     checks: Sequence[Check[Cluster, PlacedFinding]] = CLUSTER_CHECKS,
+    join: Join | None = None,
 ) -> ClusterResult:
     """Return rows and findings about the transactions and consumer groups of a cluster.
 
@@ -147,6 +148,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         elections: leader elections by topic id and partition, None without the metadata log.
         removed_topics: when topics were deleted, by name, as far as the metadata log shows it.
         checks: which checks to run.
+        join: joins transactions with markers elsewhere, which yields the rows of transactions; None to join them here.
     """
     replicas = list(markers)
     cluster = Cluster.of(
@@ -156,12 +158,13 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         commits=_best_commits(commits),
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
+        join=join,
     ).with_elections(elections, replicas)
     cluster = replace(cluster, removed_topics=removed_topics or {})
     findings = [placed for check in checks for placed in check.findings(cluster)]
     rows: tuple[Rows | RowStream, ...] = (
         *id_rows(cluster),
-        *distributed_transaction_rows(cluster),
+        *(distributed_transaction_rows(cluster) if join is None else ()),
         *committed_rows(cluster),
     )
     return ClusterResult(rows, tuple(sorted(findings, key=_rank)), cluster)

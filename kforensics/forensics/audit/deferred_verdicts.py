@@ -24,7 +24,14 @@ from kforensics.forensics.audit.cluster_result import (
     group_commits,
     is_coordinator,
 )
+from kforensics.forensics.audit.joined_parts import JoinedPart, merge_parts
 from kforensics.forensics.audit.partition_result import CLEAN, PartitionResult
+from kforensics.forensics.audit.producer_parts import (
+    ProducerRows,
+    ProducersOf,
+    without_markers,
+    without_transactions,
+)
 from kforensics.forensics.checks.check import ranked
 from kforensics.forensics.checks.cluster import hanging
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
@@ -170,7 +177,9 @@ def _read(file: SpillFile | None, chunks: tuple[tuple[int, int], ...]) -> Iterat
         yield rows
 
 
-def resolve_deferred(cluster_inputs: Iterable[ClusterInput], rules: Rules) -> Iterator[PartitionResult]:
+def resolve_deferred(
+    cluster_inputs: Iterable[ClusterInput], rules: Rules, parts: Iterable[JoinedPart] | None = None
+) -> Iterator[PartitionResult]:
     """Yield the final results of partitions, cluster by cluster, and the rows of each cluster.
 
     Findings that a coordinator proves wrong are removed, and more precise findings of the cluster replace them.
@@ -178,19 +187,22 @@ def resolve_deferred(cluster_inputs: Iterable[ClusterInput], rules: Rules) -> It
     Args:
         cluster_inputs: the inputs of all partitions of some clusters.
         rules: limits and the time of evaluation.
+        parts: the join of the only cluster, whose inputs then have no transactions and markers: :mod:`.joined_parts`.
     """
     by_cluster: dict[str, list[ClusterInput]] = defaultdict(list)
     for cluster_input in sorted(cluster_inputs, key=_order):  # tasks deliver them in any order
         by_cluster[cluster_input.cluster].append(cluster_input)
     for members in by_cluster.values():
-        yield from _resolved(members, rules)
+        yield from _resolved(members, rules, parts)
 
 
 def _order(cluster_input: ClusterInput) -> tuple[str, str, int, str]:
     return partition_sort_key(cluster_input.result.place, cluster_input.result.folder)
 
 
-def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[PartitionResult]:
+def _resolved(
+    members: Sequence[ClusterInput], rules: Rules, parts: Iterable[JoinedPart] | None
+) -> Iterator[PartitionResult]:
     metadata = (member for member in members if member.partition_counts)
     newest = max(metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     counts = newest.partition_counts if newest else {}
@@ -205,6 +217,7 @@ def _resolved(members: Sequence[ClusterInput], rules: Rules) -> Iterator[Partiti
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),
         elections=newest_elections.elections if newest_elections else None,
         removed_topics=newest_elections.removed_topics if newest_elections else None,
+        join=None if parts is None else partial(merge_parts, parts=parts),
     )
     by_place: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in cluster_result.findings:
@@ -310,3 +323,31 @@ def _rows_of_cluster(cluster_result: ClusterResult) -> PartitionResult:
 
 def _parts_of(chunks: Iterable[Rows | RowStream]) -> Iterator[Rows]:
     return chain.from_iterable(rows.parts() for rows in chunks)
+
+
+def in_parts(cluster_input: ClusterInput, parts: int) -> Iterator[tuple[int, ProducersOf | ProducerRows]]:
+    """Yield the transactions or markers of a partition for each part of the join of its cluster, with the part.
+
+    What every part needs to know of the partition comes first.
+
+    Args:
+        cluster_input: the input of the partition.
+        parts: number of parts.
+    """
+    order, history, markers = _order(cluster_input), cluster_input.history, cluster_input.markers
+    if history:
+        yield from enumerate(ProducersOf.of_history(order, history, parts))
+        yield from ProducerRows.of(order, history.transactions, parts, is_numbered=True)
+    elif markers:
+        yield from enumerate([ProducersOf.of_markers(order, markers, cluster_input.result.findings)] * parts)
+        yield from ProducerRows.of(order, markers.markers, parts)
+
+
+def without_parts(cluster_input: ClusterInput) -> ClusterInput:
+    """Return an input without what :func:`in_parts` yields."""
+    history, markers = cluster_input.history, cluster_input.markers
+    return replace(
+        cluster_input,
+        history=without_transactions(history) if history else None,
+        markers=without_markers(markers) if markers else None,
+    )

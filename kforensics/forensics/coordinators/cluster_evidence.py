@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import NONE, StateRecord, TopicPartition
@@ -20,7 +20,11 @@ from kforensics.forensics.core.settings import OFFSETS_PARTITIONS, STATE_PARTITI
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["Cluster", "PlacedFinding", "first_n_placed", "marker_row", "partition_name", "row_dicts"]
+__all__ = ["Cluster", "Join", "PlacedFinding", "first_n_placed", "marker_row", "partition_name", "row_dicts"]
+
+
+# Returns the coordinators with transactions, and the join of these with the markers of partitions.
+Join: TypeAlias = Callable[[Coordinators, Iterable[PartitionMarkers], Rules], tuple[Coordinators, MarkerJoin]]
 
 
 class PlacedFinding(NamedTuple):
@@ -74,6 +78,7 @@ class Cluster:
         commits: Iterable[Commits] = (),
         partition_count: int | None = None,
         offsets_partition_count: int | None = None,
+        join: Join | None = None,
     ) -> Cluster:
         """Return a cluster; each of its partitions is given once.
 
@@ -85,12 +90,16 @@ class Cluster:
             partition_count: number of partitions of ``__transaction_state``, None if unknown.
             offsets_partition_count: number of partitions of ``__consumer_offsets``, None if unknown.
                 What the user gives as setting comes before both.
+            join: joins transactions with markers, None to join those of the histories.
         """
         given = rules.given(STATE_PARTITIONS), rules.given(OFFSETS_PARTITIONS)
         partition_count = partition_count if given[0] is None else given[0]
         offsets_partition_count = offsets_partition_count if given[1] is None else given[1]
         coordinators = Coordinators.of(histories)
-        marker_join = join_markers(coordinators, markers, rules)
+        if join is None:
+            marker_join = join_markers(coordinators, markers, rules)
+        else:
+            coordinators, marker_join = join(coordinators, markers, rules)
         return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)
 
     def with_elections(

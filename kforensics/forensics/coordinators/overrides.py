@@ -15,7 +15,7 @@ from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["is_overridden"]
+__all__ = ["OVERRIDDEN", "is_overridden"]
 
 
 def is_overridden(cluster: Cluster, place: Place, finding: Finding) -> bool:
@@ -96,3 +96,5 @@ _OVERRIDES: Mapping[str, Callable[[Cluster, int, Finding], bool]] = {
     "txn-duration-excessive": _was_timed,
     "txn-write-after-marker": _had_begun,
 }
+# Codes of the findings that a coordinator may disprove.
+OVERRIDDEN = frozenset(_OVERRIDES)

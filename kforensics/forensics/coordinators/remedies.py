@@ -36,7 +36,7 @@ from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["REMEDIES", "CoordinatorRemedies"]
+__all__ = ["ADDITIONS", "REMEDIES", "CoordinatorRemedies"]
 
 END_EVERYWHERE = (
     f"end it in all partitions: start a new producer with the same transactional id or, since 4.1, use {TERMINATE}"

@@ -221,6 +221,7 @@ def cluster_under(
         [PartitionMarkers.of(state) for state in states if not is_coordinator(state)],
         rules,
         commits=[commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS],
+        join=None,
         **counts,
     )
 

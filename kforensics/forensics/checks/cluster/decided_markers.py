@@ -14,6 +14,8 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import markers as partition_markers
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -21,7 +23,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Severity, by_nam
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row
-from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 CODES = by_name(
     Code(
@@ -164,23 +166,36 @@ def _ends_next(cluster: Cluster, row: Row) -> PlacedFinding:
 
 def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield markers with an unexpected time or coordinator epoch whose transaction is certain."""
-    partitions, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    partitions = partitions[with_certain_marker(partitions)]
-    transactions = cluster.coordinators.transactions[partitions["transaction"]]
-    markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
-    skew = cluster.rules.clock_skew_ms
-    times = markers["marker_timestamp"]
-    is_early = (times < transactions["decided"] - skew) & (transactions["decided"] != NO_TIME)
-    is_late = (times > transactions["completed"] + skew) & (transactions["completed"] != NO_TIME)
-    for matches, finding in ((is_early, _early), (is_late, _late)):
+    _, transactions, markers = certain_markers(cluster)
+    for matches, finding in zip(outside_window(cluster, transactions, markers), (_early, _late), strict=True):
         more = {name: transactions[name][matches] for name in ("id", "decided", "completed")}
         yield from first_n_placed(markers[matches], partial(finding, cluster), **more)
-    least = cluster.marker_join.totals.epochs_before(transactions["coordinator"], times - skew)
+    least = cluster.marker_join.totals.epochs_before(
+        transactions["coordinator"], markers["marker_timestamp"] - cluster.rules.clock_skew_ms
+    )
     last = transactions["complete_leader_epoch"]
     epochs = markers["coordinator_epoch"]
     is_wrong = (epochs < least) | ((last != NONE) & (epochs > last))
     more = {"id": transactions["id"][is_wrong], "least": least[is_wrong], "complete_leader_epoch": last[is_wrong]}
     yield from first_n_placed(markers[is_wrong], partial(_epoch, cluster), **more)
+
+
+def certain_markers(cluster: Cluster) -> tuple[IntArray, CoordinatorTransactionArray, TransactionMarkerArray]:
+    """Return the listed partitions whose marker is certain, with their transactions and markers."""
+    listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    rows = with_certain_marker(listed)
+    transactions = cluster.coordinators.transactions[listed["transaction"][rows]]
+    return rows, transactions, markers[listed["marker"][rows]] if len(rows) else markers[:0]
+
+
+def outside_window(
+    cluster: Cluster, transactions: CoordinatorTransactionArray, markers: TransactionMarkerArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return which markers are from before the decision on their transaction, and which from after its end."""
+    skew, times = cluster.rules.clock_skew_ms, markers["marker_timestamp"]
+    is_early = (times < transactions["decided"] - skew) & (transactions["decided"] != NO_TIME)
+    is_late = (times > transactions["completed"] + skew) & (transactions["completed"] != NO_TIME)
+    return is_early, is_late
 
 
 def _early(cluster: Cluster, row: Row) -> PlacedFinding:

@@ -17,12 +17,14 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
 from kforensics.forensics.core.settings import MAX_TIMEOUT
+from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -148,9 +150,20 @@ def _late_write(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
 
 
 def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
-    """Yield committed transactions with data from before they began: of a lower epoch, or of an earlier time."""
-    partitions, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    partitions = partitions[(partitions["marker"] != NONE) & partitions["is_exact"]]
+    """Yield committed transactions with data from before they began."""
+    partitions = cluster.marker_join.transaction_partitions[absorbing(cluster)]
+    decided = cluster.coordinators.transactions[partitions["transaction"]]
+    more = {"id": decided["id"], "begun_epoch": decided["data_epoch"], "start": decided["start"]}
+    markers = cluster.marker_join.markers
+    markers = markers[partitions["marker"]] if len(partitions) else markers[:0]
+    yield from first_n_placed(markers, partial(_foreign, cluster), **more)
+
+
+def absorbing(cluster: Cluster) -> IntArray:
+    """Return the listed partitions with data from before their transaction began: of a lower epoch, or too early."""
+    listed, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    certain = with_certain_marker(listed)
+    partitions = listed[certain]
     decided = cluster.coordinators.transactions[partitions["transaction"]]
     markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
     has_append_times, is_broken = (np.zeros(len(cluster.marker_join.partitions), bool) for _ in range(2))
@@ -162,13 +175,8 @@ def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
     is_timed = has_append_times[markers["partition"]] & has_times
     is_earlier = is_timed & (markers["first_timestamp"] < decided["start"] - cluster.rules.clock_skew_ms)
     is_committed = (markers["first_offset"] != NONE) & (markers["outcome"] == TransactionOutcome.COMMITTED)
-    matches = ~is_broken[markers["partition"]] & is_committed & (is_lower | is_earlier)
-    more = {
-        "id": decided["id"][matches],
-        "begun_epoch": decided["data_epoch"][matches],
-        "start": decided["start"][matches],
-    }
-    yield from first_n_placed(markers[matches], partial(_foreign, cluster), **more)
+    rows: IntArray = certain[~is_broken[markers["partition"]] & is_committed & (is_lower | is_earlier)]
+    return rows
 
 
 def _foreign(cluster: Cluster, row: Row) -> PlacedFinding:

@@ -19,6 +19,7 @@ from kforensics.forensics.coordinators.deadlines import (
     seen_until,
     transaction_deadlines,
 )
+from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import DESCRIBE, TERMINATE
 from kforensics.forensics.core.findings import Code, Severity, by_name
@@ -26,6 +27,7 @@ from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.core.settings import ABORT_SCAN
+from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -144,15 +146,25 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
 
 
 def _excessive(cluster: Cluster) -> Iterator[PlacedFinding]:
-    """Yield transactions decided later than their timeout allows, by the coordinator's clock alone."""
-    decided, rules = cluster.coordinators.transactions, cluster.rules
-    has_times = (decided["decided"] != NO_TIME) & (decided["start"] != NO_TIME)
-    decided = decided[has_times & (decided["timeout_ms"] != NO_TIMEOUT) & ~decided["is_superseded"]]
-    durations = decided["decided"] - decided["start"]
-    allowed = decided["timeout_ms"] + np.int64(rules.certain_abort_scan_ms + rules.clock_skew_ms)
-    is_long = durations > allowed
-    more = {"duration": durations[is_long], "allowed": allowed[is_long]}
-    yield from first_n_placed(decided[is_long], partial(_duration, cluster), **more)
+    """Yield transactions decided later than their timeout allows."""
+    decided = cluster.coordinators.transactions[excessive(cluster)]
+    more = {"duration": decided["decided"] - decided["start"], "allowed": _allowed(cluster, decided)}
+    yield from first_n_placed(decided, partial(_duration, cluster), **more)
+
+
+def excessive(cluster: Cluster) -> IntArray:
+    """Return the transactions decided later than their timeout allows, by the coordinator's clock alone."""
+    decided = cluster.coordinators.transactions
+    is_timed = (decided["decided"] != NO_TIME) & (decided["start"] != NO_TIME)
+    is_timed &= (decided["timeout_ms"] != NO_TIMEOUT) & ~decided["is_superseded"]
+    return np.flatnonzero(is_timed & (decided["decided"] - decided["start"] > _allowed(cluster, decided)))
+
+
+def _allowed(cluster: Cluster, decided: CoordinatorTransactionArray) -> IntArray:
+    """Return how long in ms each transaction may last."""
+    rules = cluster.rules
+    allowed: IntArray = decided["timeout_ms"] + np.int64(rules.certain_abort_scan_ms + rules.clock_skew_ms)
+    return allowed
 
 
 def _duration(cluster: Cluster, row: Row) -> PlacedFinding:

@@ -72,9 +72,7 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
         supplied: the markers of each partition.
         rules: limits and the time of evaluation.
     """
-    by_name = {partition.name: partition for partition in supplied}
-    numbers = {name: n for n, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.partition_sets)))}
-    by_partition = {numbers[name]: partition for name, partition in by_name.items()}
+    numbers, by_partition = numbered_partitions(coordinators, supplied)
     start, end, first = (np.full(len(numbers), time, "i8") for time in (NEVER, NEVER, ALWAYS))
     start[list(by_partition)] = [_certain_start(one, rules.clock_skew_ms) for one in by_partition.values()]
     end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
@@ -90,6 +88,15 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     note_early_markers(coordinators.transactions, listed, markers, roles, rules.clock_skew_ms)
     totals = JoinTotals.of(coordinators, listed, markers)
     return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles, totals)
+
+
+def numbered_partitions(
+    coordinators: Coordinators, supplied: Iterable[PartitionMarkers]
+) -> tuple[Mapping[TopicPartition, int], Mapping[int, PartitionMarkers]]:
+    """Return the number of every listed or supplied partition, and the supplied ones by number."""
+    by_name = {partition.name: partition for partition in supplied}
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.partition_sets)))}
+    return numbers, {numbers[name]: partition for name, partition in by_name.items()}
 
 
 def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:

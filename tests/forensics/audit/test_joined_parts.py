@@ -1,0 +1,109 @@
+"""The transactions of a cluster, joined in several parts: everything is as if they had been joined at once."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
+from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.deferred_verdicts import (
+    ClusterInput,
+    in_parts,
+    resolve_deferred,
+    without_parts,
+)
+from kforensics.forensics.audit.joined_parts import JoinedPart, join_part
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.producer_parts import ProducerRows, ProducersOf, producer_part
+from kforensics.forensics.core.rules import Rules
+from tests.forensics.coordinators.clusters import SOON
+from tests.forensics.coordinators.random_clusters import story
+from tests.forensics.partition_states import SAMPLES, partitions_under
+
+SCENARIOS = sorted({path.parent.name for path in SAMPLES.glob("*/broker-*")})
+
+
+def inputs_of(folder: Path, rules: Rules) -> dict[str, list[ClusterInput]]:
+    """Return the inputs of the partitions under a folder, by cluster."""
+    partitions = partitions_under(folder)
+    scope = AuditScope(rules, clusters=Clusters.of(partitions))
+    clusters: dict[str, list[ClusterInput]] = {}
+    for partition in partitions:
+        found = evaluate_partition(partition, scope, workers=0).cluster_input
+        if found:
+            clusters.setdefault(found.cluster, []).append(found)
+    return clusters
+
+
+def sent(inputs: Iterable[ClusterInput], parts: int) -> Iterator[list[ProducersOf | ProducerRows]]:
+    """Yield what arrives at each part, as other processes get it."""
+    arriving: list[list[ProducersOf | ProducerRows]] = [[] for _ in range(parts)]
+    for one in inputs:
+        for part, value in in_parts(one, parts):
+            arriving[part].append(pickle.loads(pickle.dumps(value)))  # noqa: S301  # made here
+    yield from arriving
+
+
+def resolved_in_parts(inputs: list[ClusterInput], rules: Rules, parts: int) -> tuple[Counter[str], int]:
+    """Return all rows of a cluster that is joined in parts, and how many transactions its evaluation had."""
+    of_cluster, uncertain, contents = list[JoinedPart](), list[JoinedPart](), Counter[str]()
+    for arriving in sent(inputs, parts):
+        logs = [one for one in arriving if isinstance(one, ProducersOf)]
+        rows = [one for one in arriving if isinstance(one, ProducerRows)]
+        for part in join_part(logs, rows, rules):
+            contents.update(repr((table.table.name, row)) for table in part.rows for row in table)
+            (uncertain if part.totals is None else of_cluster).append(replace(part, rows=()))
+    remaining = [without_parts(one) for one in inputs]
+    contents += contents_of(resolve_deferred(remaining, rules, [*of_cluster, *uncertain]))
+    return contents, sum(len(part.transactions) for part in of_cluster)
+
+
+def contents_of(results: Iterable[PartitionResult]) -> Counter[str]:
+    """Return all rows of results."""
+    return Counter(repr((rows.table.name, row)) for result in results for rows in result.rows.values() for row in rows)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_real_clusters_in_any_number_of_parts(scenario: str) -> None:
+    rules = Rules(1_795_264_200_000)
+    for inputs in inputs_of(SAMPLES / scenario, rules).values():
+        expected = contents_of(resolve_deferred(inputs, rules))
+        for parts in (1, 3, 40):
+            assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_clusters_that_lost_markers(seed: int, tmp_path: Path) -> None:
+    dice = Random(seed)  # noqa: S311  # reproducible
+    cluster = story(dice, version=2 * (seed % 2), length=60, sent_twice=0.1)
+    for name, index in sorted(dice.sample(cluster.markers(), 3), reverse=True):
+        del cluster.logs[name][index]
+    cluster.forge(tmp_path)
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert resolved_in_parts(inputs, rules, 5)[0] == expected
+
+
+def test_transactions_in_order_are_not_sent_on(tmp_path: Path) -> None:
+    """Of a healthy cluster only those remain that a number of transactions refers to."""
+    story(Random(1), version=2, length=400).forge(tmp_path)  # noqa: S311  # reproducible
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    total = sum(len(one.history.transactions) for one in inputs if one.history)
+    contents, remaining = resolved_in_parts(inputs, rules, 4)
+    assert contents == contents_of(resolve_deferred(inputs, rules))
+    assert (total > 100, remaining < total / 5) == (True, True)
+
+
+def test_consecutive_producer_ids_are_spread_over_all_parts() -> None:
+    counts = np.bincount(producer_part(np.arange(4000, 8000), 16), minlength=16)
+    assert counts.min() > 200
