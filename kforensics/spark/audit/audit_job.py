@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from kforensics.forensics.audit.audit_scope import AuditScope
@@ -21,6 +21,7 @@ from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.spark.audit.cross_partition import (
+    FIRST_PART,
     contributed,
     copy_of,
     described_of,
@@ -47,8 +48,8 @@ from kforensics.spark.audit.serialization import (
 )
 from kforensics.spark.audit.split_merging import run_of
 from kforensics.spark.audit.splitting import AddressedValue, cut
-from kforensics.spark.audit.task_results import Sink, done, ended, met, resolve_deferred
-from kforensics.spark.audit.task_sizing import TASKS, WORTH_A_TASK, TaskPlan, TaskSizing, plan_tasks
+from kforensics.spark.audit.task_results import Sink, done, ended, joined, met, resolve_deferred
+from kforensics.spark.audit.task_sizing import MOST_JOINS, TASKS, WORTH_A_TASK, TaskPlan, TaskSizing, plan_tasks
 from kforensics.spark.audit.topic_contents import (
     HASHING,
     entries_in,
@@ -88,7 +89,9 @@ def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
     """
     clusters, tasks = scope.clusters, TASKS * sharing.parallelism
     around = min(len(plan.context), tasks) if plan.context else 0
-    job = _Job(plan.frame, scope, sink, plan_tasks(plan.sizes, sharing), sharing.split_size, around, finished, counter)
+    joins = sharing.join_parts(plan.size, len(clusters.coordinated)) if clusters else 0
+    shares = replace(plan_tasks(plan.sizes, sharing), joins=joins)
+    job = _Job(plan.frame, scope, sink, shares, sharing.split_size, around, finished, counter)
     outcomes: list[bytes] = []
     if clusters and clusters.has_copies(plan.members):
         # The verdict of each replica includes what the comparison found, so this has to be known first.
@@ -128,7 +131,7 @@ class _Job:
 
     def answers(self) -> DataFrame:
         """Return the answers for partitions, and for clusters of them."""
-        read = partial(_done, scope=self.scope, sink=self.sink, counter=self.counter)
+        read = partial(_done, scope=self.scope, sink=self.sink, counter=self.counter, parts=self.shares.joins)
         frames = [self._read("read", self._spread(), read)]
         frames += [self._records()] if self.scope.records and self.shares.reads else []
         answers = merge_answers(frames, self.shares, self.scope, self.sink, self.counter)
@@ -137,7 +140,13 @@ class _Job:
             return answers
         if self.around:
             context = by_slot(self.frame.where(self.frame.kind == CONTEXT), self.around, "hash(number)")
-            answers = _union([answers, self._read("context", context, partial(_contributed, scope=self.scope))])
+            neighbours = partial(_contributed, scope=self.scope, parts=self.shares.joins)
+            answers = _union([answers, self._read("context", context, neighbours)])
+        if self.shares.joins:
+            tasks = min(clusters * self.shares.joins, MOST_JOINS)
+            by_part = by_slot(answers, tasks, "run_slot").sortWithinPartitions(*IN_PARTITION)
+            join = partial(_joined, scope=self.scope, sink=self.sink, parts=self.shares.joins)
+            answers = mapped(by_part, [join], SCHEMA)
         by_cluster = by_slot(answers, clusters, "final_slot").sortWithinPartitions(*IN_PARTITION)
         return mapped(by_cluster, [partial(_resolved, scope=self.scope, sink=self.sink)], SCHEMA)
 
@@ -234,7 +243,7 @@ def merge_answers(
     if not shares.finals:
         return parts
     last = by_slot(_union([parts, *of_records]), shares.finals, "final_slot").sortWithinPartitions(*IN_PARTITION)
-    return mapped(last, [partial(_ended, scope=scope, sink=sink, counter=counter)], SCHEMA)
+    return mapped(last, [partial(_ended, scope=scope, sink=sink, counter=counter, parts=shares.joins)], SCHEMA)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -263,9 +272,9 @@ def _cut(rows: Iterator[Row], size: int) -> Iterator[Row]:
         yield from _framed(cut(address, value, size))
 
 
-def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None) -> Iterator[Row]:
+def _done(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None, parts: int) -> Iterator[Row]:
     arriving = values(rows)
-    return _framed(done(counter.counted(arriving, scope.summaries) if counter else arriving, scope, sink))
+    return _framed(done(counter.counted(arriving, scope.summaries) if counter else arriving, scope, sink, parts))
 
 
 def _hashed(rows: Iterator[Row]) -> Iterator[Row]:
@@ -285,14 +294,25 @@ def _runs(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
     return _framed(run_of(values(rows), scope))
 
 
-def _ended(rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None) -> Iterator[Row]:
+def _ended(
+    rows: Iterator[Row], scope: AuditScope, sink: Sink, counter: ReadCounter | None, parts: int
+) -> Iterator[Row]:
     arriving = values(rows)
-    return _framed(ended(counter.counted(arriving, partitions=True) if counter else arriving, scope, sink))
+    return _framed(ended(counter.counted(arriving, partitions=True) if counter else arriving, scope, sink, parts))
 
 
-def _contributed(rows: Iterator[Row], scope: AuditScope) -> Iterator[Row]:
+def _contributed(rows: Iterator[Row], scope: AuditScope, parts: int) -> Iterator[Row]:
     for _, number, *_, payload in rows:
-        yield from _framed(contributed(number, deserialize(payload), scope))
+        yield from _framed(contributed(number, deserialize(payload), scope, parts))
+
+
+def _joined(rows: Iterator[Row], scope: AuditScope, sink: Sink, parts: int) -> Iterator[Row]:
+    """Join what belongs to parts, which sorts first; all else only passes through."""
+    for is_part, group in groupby(rows, lambda row: bool(row[0] <= FIRST_PART)):
+        if is_part:
+            yield from _framed(joined(values(group), scope, sink, parts))
+            continue
+        yield from group
 
 
 def _resolved(rows: Iterator[Row], scope: AuditScope, sink: Sink) -> Iterator[Row]:

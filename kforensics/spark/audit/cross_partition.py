@@ -5,8 +5,10 @@ Runs on workers, except for what follows from the plan.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, groupby
 from typing import Any
 from zlib import crc32
@@ -14,8 +16,10 @@ from zlib import crc32
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.copies import PartitionElections, copies_of, evaluate_copies, partition_elections
-from kforensics.forensics.audit.deferred_verdicts import resolve_deferred
+from kforensics.forensics.audit.deferred_verdicts import ClusterInput, in_parts, resolve_deferred, without_parts
+from kforensics.forensics.audit.joined_parts import JoinedPart, join_part
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.producer_parts import ProducerRows, ProducersOf
 from kforensics.forensics.audit.topic_result import (
     ClusterTopicMetadata,
     has_keys,
@@ -27,13 +31,17 @@ from kforensics.forensics.audit.topic_result import (
     topic_key_results,
     topic_metadata_in,
 )
+from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.parsers.log.log_rows import Place
 from kforensics.spark.audit.serialization import Address
 from kforensics.spark.audit.splitting import AddressedValue
 
 __all__ = [
+    "FIRST_PART",
     "Contributed",
+    "JoinedParts",
     "compared",
     "contributed",
     "copy_of",
@@ -47,6 +55,13 @@ __all__ = [
 
 # Partition numbers of cluster inputs: one per cluster, sorting before those of answers.
 FIRST_CLUSTER = -2
+# Partition numbers of the parts of the joins of clusters: before all others.
+FIRST_PART = -(1 << 40)
+# Ordinals of transactions and markers, which follow what a part needs to know of logs, and of what parts return, which
+# follows cluster inputs; listed partitions whose epoch is to be compared come last.
+ROWS, JOINED, UNCERTAIN = 1 << 60, 1 << 61, 1 << 62
+# Kinds of tasks that return cluster inputs of the same number.
+ORIGINS = 4
 # Ordinal of cluster metadata, which a task processes before partitions.
 METADATA = -1
 # Origin of the cluster inputs of partitions that are not to be evaluated themselves.
@@ -60,11 +75,13 @@ class Contributed:
     Attributes:
         clusters: all clusters, None if none is evaluated.
         origin: distinguishes the cluster inputs of this kind of task from those of others.
+        parts: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
         kept: the cluster inputs.
     """
 
     clusters: Clusters | None
     origin: int
+    parts: int = 0
     kept: list[AddressedValue] = field(default_factory=list)
 
     def take(self, numbered: Iterable[tuple[int, PartitionResult]]) -> Iterator[PartitionResult]:
@@ -75,40 +92,103 @@ class Contributed:
         """
         for number, result in numbered:
             if result.cluster_input and self.clusters:
-                address = _of_cluster(self.clusters, result.cluster_input.cluster, number, self.origin)
-                self.kept.append((address, result.cluster_input))
+                cluster = self.clusters.number(result.cluster_input.cluster)
+                self.kept += _inputs(result.cluster_input, cluster, number, self.origin, self.parts)
             yield replace(result, cluster_input=None)
 
 
-def _of_cluster(clusters: Clusters, name: str, number: int, origin: int) -> Address:
-    cluster = clusters.number(name)
-    return Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, number, origin)
+def _inputs(
+    cluster_input: ClusterInput, cluster: int, number: int, origin: int, parts: int
+) -> Iterator[AddressedValue]:
+    """Yield the input of a cluster, and what it has for the parts of the join."""
+    address = Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, number, origin)
+    if not parts:
+        yield address, cluster_input
+        return
+    yield address, without_parts(cluster_input)
+    for sequence, (part, value) in enumerate(in_parts(cluster_input, parts)):
+        slot = cluster * parts + part
+        ordinal = number + (ROWS if isinstance(value, ProducerRows) else 0)
+        yield Address(FIRST_PART - slot, slot, slot, slot, ordinal, sequence * ORIGINS + origin), value
 
 
-def contributed(number: int, partition: Partition, scope: AuditScope) -> Iterator[AddressedValue]:
+def contributed(number: int, partition: Partition, scope: AuditScope, parts: int = 0) -> Iterator[AddressedValue]:
     """Yield what a partition that is not to be evaluated itself contributes to its cluster.
 
     Args:
         number: number of the partition, unique among those of its kind.
         partition: its files.
         scope: the audit scope.
+        parts: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
     """
     result = evaluate_partition(partition, replace(scope, records=False, summaries=None), workers=0)
     if result.cluster_input and scope.clusters:
-        yield _of_cluster(scope.clusters, result.cluster_input.cluster, number, AROUND), result.cluster_input
+        cluster = scope.clusters.number(result.cluster_input.cluster)
+        yield from _inputs(result.cluster_input, cluster, number, AROUND, parts)
+
+
+@dataclass(slots=True)
+class JoinedParts:
+    """Joins the transactions of parts of clusters, and keeps what the evaluation of the clusters needs.
+
+    Attributes:
+        parts: number of parts of each cluster.
+        rules: limits and the time of evaluation.
+        kept: what the evaluation needs.
+    """
+
+    parts: int
+    rules: Rules
+    kept: list[AddressedValue] = field(default_factory=list)
+
+    def results(self, slot: int, arriving: Iterable[Any]) -> Iterator[PartitionResult]:
+        """Yield the rows of the transactions of a part.
+
+        Args:
+            slot: the part.
+            arriving: what it needs to know of each log, then transactions and markers.
+        """
+        cluster, part = divmod(slot, self.parts)
+        address = Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, JOINED + part)
+        logs: list[ProducersOf] = []
+        rows: Iterable[ProducerRows] = ()
+        values = iter(arriving)
+        for value in values:
+            if isinstance(value, ProducerRows):
+                rows = chain([value], values)
+                break
+            logs.append(value)
+        joined = join_part(logs, rows, self.rules)
+        for sequence, value in enumerate(joined):
+            yield PartitionResult(Place(None, None, None, None), "", 0, _by_table(value.rows), is_counted=False)
+            ordinal = (JOINED if value.totals else UNCERTAIN) + part
+            self.kept.append((replace(address, ordinal=ordinal, sequence=sequence), replace(value, rows=())))
+
+
+def _by_table(rows: Iterable[Rows]) -> dict[str, RowStream]:
+    by_table: dict[str, list[Rows]] = defaultdict(list)
+    for of_table in rows:
+        by_table[of_table.table.name].append(of_table)
+    return {name: RowStream(parts[0].table, partial(iter, tuple(parts))) for name, parts in by_table.items()}
 
 
 def of_clusters(arriving: Iterable[AddressedValue], rules: Rules) -> Iterator[tuple[int, Iterator[PartitionResult]]]:
     """Yield the number of each cluster and its deferred results.
 
     Args:
-        arriving: cluster inputs, cluster by cluster.
+        arriving: cluster inputs, cluster by cluster, and what their joins show, if these are made in parts.
         rules: limits and the time of evaluation.
     """
     for partition, group in groupby(arriving, lambda pair: pair[0].partition):
-        inputs = list(group)
+        inputs: list[tuple[Address, ClusterInput]] = []
+        parts: Iterable[JoinedPart] | None = None
+        for address, value in group:
+            if isinstance(value, JoinedPart):
+                parts = chain([value], (part for _, part in group))
+                break
+            inputs.append((address, value))
         around = {value.result.folder for address, value in inputs if address.sequence == AROUND}
-        resolved = resolve_deferred((value for _, value in inputs), rules)
+        resolved = resolve_deferred((value for _, value in inputs), rules, parts)
         yield FIRST_CLUSTER - partition, (result for result in resolved if result.folder not in around)
 
 

@@ -84,6 +84,7 @@ class SparkRequest:
         split_size: approximate bytes of a split.
         whole: bytes up to which a partition is never split, None to derive it from the total.
         few: as for ``TaskSizing``.
+        joins: as for ``TaskSizing``.
         command: the command line, for the manifest.
         settings: settings that the user gives, those that count first.
         alone: whether to ignore the logs of coordinators and of the cluster's metadata that are around the paths, or of
@@ -101,6 +102,7 @@ class SparkRequest:
     split_size: int = SPLIT_SIZE
     whole: int | None = None
     few: int = FEW
+    joins: int | None = None
     command: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     alone: bool = False
@@ -314,7 +316,7 @@ def audited_on_spark(
         with answering("the settings were not looked up"), described(spark, "look up the settings"):
             rules = _known_rules(plan, request)
         tasks = plan.finished.parallelism if plan.finished else parallelism(spark)
-        sharing = TaskSizing(tasks, request.split_size, request.whole, request.few)
+        sharing = TaskSizing(tasks, request.split_size, request.whole, request.few, request.joins)
         names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
         sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
         progress = counter.shown(meter) if counter else nullcontext()

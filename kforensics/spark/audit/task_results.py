@@ -10,24 +10,35 @@ from typing import Protocol
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput
+from kforensics.forensics.audit.joined_parts import JoinedPart
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.producer_parts import ProducerRows, ProducersOf
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.spark.audit.cross_partition import Contributed, compared, keys_of_topics, of_clusters
+from kforensics.spark.audit.cross_partition import (
+    FIRST_PART,
+    Contributed,
+    JoinedParts,
+    compared,
+    keys_of_topics,
+    of_clusters,
+)
 from kforensics.spark.audit.scheduling import WHOLE, FileListing, WholePartition
 from kforensics.spark.audit.serialization import Address
 from kforensics.spark.audit.split_merging import large_results
 from kforensics.spark.audit.splitting import AddressedValue, summary_of
 from kforensics.spark.audit.topic_contents import evaluate_pairs
 
-__all__ = ["Answer", "Sink", "done", "ended", "met", "resolve_deferred"]
+__all__ = ["Answer", "Sink", "done", "ended", "joined", "met", "resolve_deferred"]
 
 # Partition number of task results, which sort before all partitions.
 NONE = -1
 # Origins of values: tasks that evaluate large partitions, clusters, and meetings; and bits for numbers within a task.
 LARGE, SETTLED, MET = 1, 2, 3
 SPLITS = -5
+# Sequence of the answers for parts of clusters: after those of all meetings.
+IN_PARTS = 1 << 8
 IN_SLOT = 32
 # How to evaluate what meets in a task.
 MEETINGS = {"copies": compared, "keys": keys_of_topics, "duplicates": evaluate_pairs}
@@ -63,17 +74,18 @@ class Answer:
     outcome: bytes
 
 
-def done(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+def done(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink, parts: int = 0) -> Iterator[AddressedValue]:
     """Yield the results of the work assigned to a task: answers, and summaries of splits.
 
     Args:
         arriving: files to list, partitions to evaluate whole, and splits to read, kind by kind.
         scope: the audit scope.
         sink: takes files and partition results.
+        parts: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
     """
     for kind, group in groupby(arriving, lambda pair: type(pair[1])):
         if kind in (FileListing, WholePartition):
-            yield from _answered(group, scope, sink)
+            yield from _answered(group, scope, sink, parts)
         else:
             yield from _summarized(group, scope, sink)
 
@@ -94,11 +106,13 @@ def _summarized(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sin
         yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=SPLITS), Answer(outcome)
 
 
-def _answered(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+def _answered(
+    arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink, parts: int
+) -> Iterator[AddressedValue]:
     """Yield the answer for all files, or all small partitions, of a task, and their cluster inputs."""
     address, first = next(arriving)
     values = chain([(address, first)], arriving)
-    slot, added = -address.split_slot, Contributed(scope.clusters, WHOLE)
+    slot, added = -address.split_slot, Contributed(scope.clusters, WHOLE, parts)
     if isinstance(first, FileListing):
         outcome = sink.listed(f"files-{slot:05}", chain.from_iterable(listing.files for _, listing in values))
     else:
@@ -108,7 +122,9 @@ def _answered(arriving: Iterator[AddressedValue], scope: AuditScope, sink: Sink)
     yield from added.kept
 
 
-def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:
+def ended(
+    arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink, parts: int = 0
+) -> Iterator[AddressedValue]:
     """Yield one answer for everything that arrives at a task of the last but one stage, and its cluster inputs.
 
     Args:
@@ -116,6 +132,7 @@ def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> 
             :func:`.split_merging.large_results`.
         scope: the audit scope.
         sink: takes partition results and combines answers.
+        parts: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
     """
     outcomes: list[bytes] = []
     slot = 0
@@ -129,7 +146,7 @@ def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> 
             yield from group
         else:
             address, first = next(group)
-            slot, added = address.final_slot, Contributed(scope.clusters, LARGE)
+            slot, added = address.final_slot, Contributed(scope.clusters, LARGE, parts)
             numbered = ((place.partition, value) for place, value in chain([(address, first)], group))
             results = enumerate(large_results(numbered, scope), slot << IN_SLOT)
             outcomes.append(sink.evaluated(f"large-{slot:05}", added.take(results)))
@@ -140,7 +157,25 @@ def ended(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> 
 
 def _kind(addressed: AddressedValue) -> type[Answer | ClusterInput] | None:
     kind = type(addressed[1])
-    return kind if kind in (Answer, ClusterInput) else None
+    if kind is Answer:
+        return Answer
+    return ClusterInput if kind in (ClusterInput, ProducersOf, ProducerRows, JoinedPart) else None
+
+
+def joined(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink, parts: int) -> Iterator[AddressedValue]:
+    """Yield the answers for parts of the transactions of clusters, and what the evaluation of the clusters needs.
+
+    Args:
+        arriving: what each part needs to know of every log, then its transactions and markers, part by part.
+        scope: the audit scope.
+        sink: takes the rows of transactions.
+        parts: number of parts in which the transactions of each cluster are joined.
+    """
+    for partition, group in groupby(arriving, lambda pair: pair[0].partition):
+        slot, join = FIRST_PART - partition, JoinedParts(parts, scope.rules)
+        outcome = sink.evaluated(f"joined-{slot:05}", join.results(slot, (value for _, value in group)))
+        yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=IN_PARTS), Answer(outcome)
+        yield from join.kept
 
 
 def resolve_deferred(arriving: Iterable[AddressedValue], scope: AuditScope, sink: Sink) -> Iterator[AddressedValue]:

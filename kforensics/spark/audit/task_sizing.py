@@ -24,6 +24,10 @@ MOST_ALONE = 2 << 30
 # Tasks per processor, so that the slowest does not keep the others waiting, and the number of equally large partitions
 # per processor from which on none needs to be split.
 TASKS, EVEN = 4, 3
+# Bytes of logs per part of the join of a cluster's transactions, and up to which one task joins them all; a transaction
+# takes 150 bytes of log at least. More parts would send what each needs of every partition too often.
+PER_JOIN, MOST_JOINS = 1 << 28, 512
+LEAST_JOINED = 1 << 30
 # A stage of tasks costs more than it saves for at most this many segments to cut or merge.
 FEW = 32
 # Beyond that, bytes that one more task must save, in reading and in merging. Each task of a stage writes an index entry
@@ -40,12 +44,25 @@ class TaskSizing:
         split_size: approximate bytes of a split.
         whole: bytes up to which a partition is never split, None to derive it from the total.
         few: number of segments, and of task results, that need no stage of their own.
+        joins: number of parts in which each cluster's transactions are joined, None to derive it from the total.
     """
 
     parallelism: int
     split_size: int = SPLIT_SIZE
     whole: int | None = None
     few: int = FEW
+    joins: int | None = None
+
+    def join_parts(self, size: int, clusters: int) -> int:
+        """Return the number of parts in which the transactions of each cluster are joined, 0 for one task per cluster.
+
+        Args:
+            size: bytes of all logs.
+            clusters: number of clusters.
+        """
+        if self.joins is not None:
+            return self.joins
+        return min(-(-size // (PER_JOIN * max(clusters, 1))), MOST_JOINS) if size > LEAST_JOINED else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,7 @@ class TaskPlan:
         reads: number of tasks that read.
         runs: number of tasks that merge runs; 0 if the evaluating tasks merge.
         finals: number of tasks that evaluate large partitions and combine task results; 0 if there are few.
+        joins: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
     """
 
     small: pa.Table
@@ -70,6 +88,7 @@ class TaskPlan:
     reads: int
     runs: int
     finals: int
+    joins: int = 0
 
 
 def plan_tasks(plan: pa.Table, sharing: TaskSizing) -> TaskPlan:

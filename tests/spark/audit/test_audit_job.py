@@ -79,6 +79,18 @@ def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, re
     _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
 
 
+@pytest.mark.parametrize("options", [{}, {"split_size": 1, "whole": 0, "few": 0}])
+def test_transactions_of_clusters_are_joined_in_parts(
+    spark: SparkSession, tmp_path: Path, options: dict[str, int], request: pytest.FixtureRequest
+) -> None:
+    """Whether one task reads a partition or several, with the coordinators around a selection and without."""
+    for number, folder in enumerate(("transactions-v1", "consume-transform-produce", "rolling-restart")):
+        found = audit_here(spark, _request(tmp_path / f"spark-{number}", SAMPLES / folder, joins=3, **options))
+        _assert_same(found, audit_in_process([str(SAMPLES / folder)], tmp_path / f"process-{number}"), request, 20)
+        parts = list((tmp_path / f"spark-{number}" / "distributed_transactions").glob("*joined-*"))
+        assert len(parts) > 1
+
+
 @pytest.mark.exhaustive
 def test_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest
