@@ -15,7 +15,7 @@ from typing import Any
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
-from kforensics.forensics.core.cluster_tables import COST_TABLES, ID_TABLES
+from kforensics.forensics.core.cluster_tables import COST_TABLES, GROUP_TABLES, ID_TABLES
 from kforensics.forensics.core.findings import Code
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.core.tables import RESULTS
@@ -158,6 +158,11 @@ def id_tables() -> str:
 def cost_tables() -> str:
     """Return the section of the table of what transactions cost, without the place columns."""
     return _sections(COST_TABLES)
+
+
+def group_tables() -> str:
+    """Return a section for every table on groups that no audit has, without the place columns."""
+    return _sections(GROUP_TABLES)
 
 
 def key_tables() -> str:

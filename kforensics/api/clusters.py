@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
+from kforensics.analyses.groups import GroupsQuestion, answer_groups
 from kforensics.analyses.ids import IdsQuestion, answer_ids
 from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
 from kforensics.api.verdicts import Paths, investigation_of_all, path_names, raise_any, table_of_answers
@@ -12,7 +13,7 @@ from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.tables.arrow import table_of_parts
 
-__all__ = ["cluster", "forecast", "ids", "settings"]
+__all__ = ["cluster", "forecast", "groups", "ids", "settings"]
 
 
 def cluster(  # one parameter per option of the command
@@ -56,6 +57,31 @@ def cluster(  # one parameter per option of the command
     at_text = None if at is None else str(at)
     question = ClusterQuestion(at_text, diff, history, broker, tuple(named["topics"]), tuple(named["numbers"]))
     return table_of_answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
+
+
+def groups(paths: Paths, *, group: str | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
+    """Return the consumer, share and streams groups: the table ``groups``, or ``group_events``.
+
+    Args:
+        paths: log directories, partition folders, files, globs or URIs.
+        group: the history of this group instead of all groups.
+        evaluation: ``topic`` and ``partition``, which select committed offsets, ``as_of`` and more; see
+            :class:`Evaluation`.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: no log of a group coordinator is under the paths, or none has the group.
+
+    Examples:
+        >>> kforensics.groups("sample_logs/groups", topic="orders-europe").select(["group", "type", "state", "lag"])
+    """
+    named, errors = parameters_of(**evaluation), list[InputError]()
+    question = GroupsQuestion(group, tuple(named["topics"]), tuple(named["numbers"]))
+    everywhere = investigation_of_all(paths, evaluation | Evaluation(topic=None, partition=None))
+    answers = list(answer_groups(everywhere, question, errors.append))
+    raise_any(paths, errors)
+    parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
+    return view_of(question.table, table_of_parts(question.table, parts))
 
 
 def ids(

@@ -42,6 +42,7 @@ COMMANDS = (
     "keys",
     "cluster",
     "ids",
+    "groups",
     "settings",
     "scan",
     "verify",

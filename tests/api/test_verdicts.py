@@ -32,6 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "duplicates": kforensics.duplicates,
     "keys": kforensics.keys,
     "ids": kforensics.ids,
+    "groups": kforensics.groups,
     "settings": kforensics.settings,
     "scan": kforensics.scan,
     "verify": kforensics.verify,

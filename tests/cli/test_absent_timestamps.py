@@ -28,7 +28,7 @@ COMMANDS = [
     *(("lso",), ("lso", "--history"), ("transactions",), ("producers",), ("duplicates",), ("scan",), ("verify",)),
     *(("audit", "--records"), ("keys", "--topic", "t"), ("explain", "--offset", "3"), ("explain", "--offset", "13")),
 ]
-ROWS = ("lso", "transactions", "producers", "duplicates", "scan", "verify", "audit", "ids")
+ROWS = ("lso", "transactions", "producers", "duplicates", "scan", "verify", "audit", "ids", "groups")
 # A day of 1969 or 1970, or the days since then.
 EPOCH = re.compile(r"\b19(?:69|70)-|\b\d{5} d\b")
 TIMES = ("first_timestamp", "last_timestamp", "marker_timestamp", "duration_ms", "age_ms")

@@ -14,7 +14,7 @@ import pytest
 
 from kforensics.render.formats import Format
 from tests.command import Ended, run
-from tests.forensics.coordinators.clusters import forge_coordinator
+from tests.forensics.coordinators.clusters import forge_coordinator, forge_offsets
 from tests.forensics.forge import file_of, forge, patch
 
 AS_OF = ("--as-of", "1700009000000")
@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "ids": ("ids",),
     "ids-life": ("ids", "--transactional-id", "payments"),
     "ids-where": ("ids", "--where", "payments"),
+    "groups": ("groups",),
+    "groups-history": ("groups", "--group", "billing"),
     "settings": ("settings",),
     "scan": ("scan", "--processes", "1"),
     "verify": ("verify", "--processes", "1"),
@@ -63,6 +65,7 @@ REFUSED: dict[str, set[str]] = {
     "keys": NO_FINDINGS | NO_TIMES | {"--partition"},
     "cluster": NO_TIMES,
     **dict.fromkeys(("ids", "ids-life", "ids-where"), NO_FINDINGS | NO_TIMES | {"--topic", "--partition"}),
+    **dict.fromkeys(("groups", "groups-history"), NO_FINDINGS | NO_TIMES),
     "settings": NO_FINDINGS | NO_TIMES | {"--partition"},
     "scan": NO_TIMES,
     "verify": NO_TIMES,
@@ -89,6 +92,8 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     forge(folder, f"D 2 0 0-1 @0-1 N {at}; D 2 0 0-1 @2-3 N {at}; plain @4-5", topic="orders", partition=1)
     damaged = forge(folder, f"D 9 1 0-1 @0-1 T {at}; M 9 1 A 3 @2; plain @3-5; plain @6-8", topic="x")
     patch(file_of(damaged), 3, crc=1)
+    offsets = {0: ("billing", "orders-0", 2), 1: ("billing", "x-0", 9), 2: ("billing", "x-0", 3)}
+    forge_offsets(folder, f"plain @0-0 {at}; plain @1-1 {at}; plain @2-2 {at}", offsets)
     ended = "ended Ongoing 3 0 {y-0} t 3; ended PrepareCommit 3 0 {y-0} t 4; ended CompleteCommit 3 0 {} t 5"
     open_one = "payments Empty 1 0 t 0; payments Ongoing 1 0 {orders-0} t 1; other Empty 2 0 t 2"
     forge_coordinator(folder, f"{open_one}; {ended}")

@@ -70,7 +70,7 @@ def test_files_beside_the_log_that_are_closed_are_named_and_no_fault(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "command", ["lso", "transactions", "producers", "scan", "verify", "keys", "duplicates", "ids", "settings"]
+    "command", ["lso", "transactions", "producers", "scan", "verify", "keys", "duplicates", "ids", "groups", "settings"]
 )
 def test_every_command_names_what_it_may_not_read(tmp_path: Path, command: str) -> None:
     folder = copied(tmp_path, "classic-transaction") / "broker-1"

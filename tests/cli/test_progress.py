@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "explain-producer": ("explain", "--producer-id", 12, BROKER),
     "explain-id": ("explain", "--transactional-id", "wide", BROKER),
     "ids": ("ids", BROKER),
+    "groups": ("groups", SAMPLES / "groups"),
     "scan": ("scan", BROKER),
     "verify": ("verify", BROKER),
     "audit": ("audit", BROKER),

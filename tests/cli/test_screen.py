@@ -52,6 +52,8 @@ CASES = {
     "explain": ("explain", "--as-of", "2026-11-21T12:16", "--offset", 5, V2 / "open-0"),
     "ids": ("ids", "--as-of", AS_OF, "sample_logs/transactions-v1"),
     "ids-life": ("ids", "--as-of", AS_OF, "--transactional-id", "slow", "sample_logs/transactions-v1"),
+    "groups": ("groups", "--as-of", AS_OF, "sample_logs/groups"),
+    "groups-history": ("groups", "--as-of", AS_OF, "--group", "modern", "sample_logs/groups"),
     "settings": ("settings", "--as-of", AS_OF, "--topic", "kept", "sample_logs/cluster-metadata"),
     "keys": ("keys", "--as-of", "2026-11-22", "--topic", "grown-twice", "sample_logs/partition-growth"),
 }
@@ -119,7 +121,7 @@ def test_no_line_is_longer_than_the_screen_but_commands_and_words(
 @screens
 def test_no_word_and_no_command_is_torn(name: str, clusters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The words at 80 columns are those of a screen without an end, in the same order."""
-    if CASES[name][0] in ("transactions", "producers", "audit", "ids"):
+    if CASES[name][0] in ("transactions", "producers", "audit", "ids", "groups"):
         pytest.skip("the width decides about the columns of a table, and where a line is cut")
     narrow, endless = (_shown(name, clusters, monkeypatch, width, "never") for width in (80, 9_999))
     assert narrow.split() == endless.split()

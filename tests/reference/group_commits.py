@@ -181,7 +181,8 @@ class _Reading:
         self._at += 1
         time = NO_TIME if record.timestamp < 0 else record.timestamp
         if record.key is not None and len(record.key) > 1:
-            self._states.add(GroupRecord(self._at, segment, batch.position, time), record.key, record.value)
+            place = GroupRecord(segment, batch.position, record.offset, time)
+            self._states.add(self._at, place, record.key, record.value)
         if message.key is None or "group" not in message.key:
             return
         self._groups.setdefault(message.key["group"], RecordPosition(segment, batch.position, record.offset))

@@ -111,7 +111,8 @@ def best_histories(histories: Iterable[History]) -> list[History]:
     return list(best.values())
 
 
-def _best_commits(replicas: Iterable[Commits]) -> list[Commits]:
+def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
+    """Return the commits of the most complete replica of each partition of ``__consumer_offsets``, by log end."""
     best: dict[int | None, Commits] = {}
     for commits in replicas:
         other = best.get(commits.place.partition)
@@ -155,7 +156,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         best_histories(histories),
         best_replicas(replicas),
         rules,
-        commits=_best_commits(commits),
+        commits=best_commits(commits),
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
         join=join,

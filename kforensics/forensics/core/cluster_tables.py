@@ -13,7 +13,10 @@ __all__ = [
     "COORDINATOR_TRANSACTIONS",
     "COST_TABLES",
     "DISTRIBUTED_TRANSACTIONS",
+    "GROUPS",
+    "GROUP_EVENTS",
     "GROUP_OFFSETS",
+    "GROUP_TABLES",
     "ID_EVENTS",
     "ID_TABLES",
     "NAME_PARTITIONS",
@@ -239,6 +242,44 @@ partition_count int32 number of partitions of the topic
 count_source string where this number comes from
 available bool whether the log of the partition is among the files
 """)
+OF_GROUPS = parse_columns("""
+group string group
+type string classic, consumer, share or streams
+state string Stable, Empty, Assigning, Reconciling or Dead, by its records; Dead for a group that was removed
+generation int32 generation of a classic group, epoch of another; null if no record shows it
+protocol string assignor of a classic group; null if there is none
+members int32 members
+clients string client ids of the members, with commas; null if there are no members
+partitions int32 partitions with a committed offset
+pending int32 partitions with an offset that waits for the end of a transaction
+lag int64 offsets to the log end, of all its partitions among the files; null if none is among them
+stable_lag int64 the same up to the last stable offset, the limit of read_committed consumers
+without_lag int32 partitions whose log is not among the files
+resets int64 how often it went back or started again without its offset; at least, if there are very many
+last_commit_timestamp int64 when its last offset in force took effect, in ms; null if there is none
+emptied_timestamp int64 when its last member left, in ms; null if no record shows it
+""")
+OF_A_GROUP = parse_columns("""
+group string group
+event string state, commits, aborted, pending, removed or reset
+times int64 how many records in a row
+first_timestamp int64 time of the first one, in ms; null if unknown
+last_timestamp int64 time of the last one, in ms; null if unknown
+committed_topic string topic of the committed offset; null for a state
+committed_partition int32 partition of that topic; null for a state
+first_committed int64 first committed offset, of a reset the one before; null for a state, a removal, or if unknown
+last_committed int64 last committed offset; null for a state and a removal
+state string state of the group; null for another event, like the next three columns
+generation int32 its generation or epoch
+members int32 its members
+clients string client ids of the members, with commas; null if there are none
+cause string why the group went back or started again; null for other events
+exact bool whether the files leave no other explanation
+why string what shows the cause; null for other events
+path string segment with its first record
+position int64 byte position of that record's batch
+offset int64 offset of that record
+""")
 
 COSTS = parse_columns("""
 cluster string name of the cluster
@@ -306,3 +347,6 @@ NAME_PARTITIONS = placed_table("name_partitions", "internal topic that a name ma
 TRANSACTION_COSTS = placed_table("transaction_costs", "group of transactions of a cluster", COSTS)
 ID_TABLES: dict[str, Table] = {table.name: table for table in (ID_EVENTS, NAME_PARTITIONS)}
 COST_TABLES: dict[str, Table] = {table.name: table for table in (TRANSACTION_COSTS,)}
+GROUPS = placed_table("groups", "group", OF_GROUPS)
+GROUP_EVENTS = placed_table("group_events", "event in the history of a group, or run of equal ones", OF_A_GROUP)
+GROUP_TABLES: dict[str, Table] = {table.name: table for table in (GROUPS, GROUP_EVENTS)}

@@ -74,7 +74,6 @@ HAPPENED = {
     ResetCause.ADMINISTRATOR: "was reset by an administrator",
     ResetCause.SIMPLE_CONSUMER: "was lowered by a consumer that is no member",
     ResetCause.MEMBER: "was lowered by a member of the group",
-    ResetCause.UNKNOWN: "was lowered",
 }
 REMEDIES = {
     ResetCause.OFFSET_EXPIRED: f"Set {OFFSETS_RETENTION} of the brokers above the longest pause of the group. {SKIP}",

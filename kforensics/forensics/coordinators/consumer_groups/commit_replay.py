@@ -50,6 +50,7 @@ def commits_of(
     emit: Callable[[CommitColumns], None] | None = None,
     kernels: KernelPolicy = kernels_for,
     chunk_rows: int = CHUNK_ROWS,
+    on_states: Callable[[GroupStates], None] | None = None,
 ) -> Commits:
     """Return the committed offsets in a partition of ``__consumer_offsets``; reads its log once more.
 
@@ -58,6 +59,7 @@ def commits_of(
         emit: called with the committed offsets of each chunk, in the order of the log.
         kernels: chooses the compiled kernels if they pay off for so many bytes.
         chunk_rows: approximate number of records per chunk.
+        on_states: called with the states of groups after each chunk, before ``emit``.
 
     Raises:
         InputError: a segment cannot be read.
@@ -70,6 +72,8 @@ def commits_of(
         with open_source(segment.path) as source:
             for records in record_chunks(source, kernels(source.size), chunk_rows):
                 commits = replay.take(number, records)
+                if on_states is not None:
+                    on_states(replay.groups)
                 if emit is not None and len(commits):
                     emit(commits)
                 free_unused()
@@ -84,7 +88,7 @@ class _Replay:
         self._known, self._states = KeyNumbers(), KeyStates()
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
-        self._groups, self._resets, self._reset_count = GroupStates(), list[OffsetReset](), 0
+        self.groups, self._resets, self._reset_count = GroupStates(), list[OffsetReset](), 0
         self._records = 0
         # Where the last batch so far is: a large one may continue in the next chunk.
         self._segment = self._last_batch = -1
@@ -92,7 +96,7 @@ class _Replay:
     def take(self, segment: int, records: RecordColumns) -> CommitColumns:
         """Replay the next chunk; return the commits in it."""
         commits = commit_columns(segment, records, self._known)
-        self._groups.take(segment, records, self._records)
+        self.groups.take(segment, records, self._records)
         at = commits.indexes + self._records
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
@@ -145,14 +149,14 @@ class _Replay:
         """Set when the group of each removal had become empty, and whether the same batch removes the group."""
         removals = np.flatnonzero(commits.is_tombstone[indexes])
         table.rows["committed"][removals], table.rows["leader_epoch"][removals] = NO_TIME, 0
-        if not self._groups.last:
+        if not self.groups.last:
             return
         keys = commits.keys.take(indexes[removals])
         for row, index, (group, _, _) in zip(removals.tolist(), indexes[removals].tolist(), keys, strict=True):
-            state = self._groups.before(group, int(at[index]))
+            state = self.groups.before(group, int(at[index]))
             batch = (commits.segment, int(table.rows["position"][row]))
             table.rows["committed"][row] = NO_TIME if state is None else state.emptied
-            table.rows["leader_epoch"][row] = self._groups.is_removed_in(group, batch)
+            table.rows["leader_epoch"][row] = self.groups.is_removed_in(group, batch)
 
     def _add_resets(self, effects: SortedEffects, at: IntArray, first: IntArray) -> None:
         """Record commits of lower offsets and commits after a removal."""
@@ -167,7 +171,7 @@ class _Replay:
                 for index in (row, int(effects.previous[row]), removal)
             )
             if commit is not None:
-                group = self._groups.before(key[0], int(at[row]))
+                group = self.groups.before(key[0], int(at[row]))
                 self._resets.append(OffsetReset(key, commit, before, removed, group))
 
     def _zombies(self, effects: SortedEffects) -> IntArray:
@@ -196,7 +200,7 @@ class _Replay:
             issue_counts=self._issues.counts,
             resets=tuple(self._resets),
             reset_count=self._reset_count,
-            states=self._groups.last,
+            states=self.groups.last,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
         )

@@ -1,9 +1,10 @@
-"""Rows of ``committed_offsets``, and the outcomes of transactions in rows of ``group_offsets``."""
+"""Rows of ``groups`` and ``committed_offsets``, and the outcomes of transactions in rows of ``group_offsets``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,16 +12,19 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC, GroupState
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
-from kforensics.forensics.core.cluster_tables import COMMITTED_OFFSETS
+from kforensics.forensics.coordinators.record_issues import CommitIssueKind
+from kforensics.forensics.core.cluster_tables import COMMITTED_OFFSETS, GROUPS
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.result_rows import Nullable, Rows, RowStream, Words, nullable
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
 from kforensics.parsers.format.array_types import Column, IntArray
 
-__all__ = ["committed_rows", "with_outcomes"]
+__all__ = ["GroupList", "clients_of", "committed_rows", "group_rows", "with_outcomes"]
 
 # Rows of a part.
 PART_ROWS = 1 << 14
@@ -33,13 +37,16 @@ OUTCOME_TEXTS = {
 
 def committed_rows(cluster: Cluster) -> Iterator[RowStream]:
     """Yield the offsets in force of each partition of ``__consumer_offsets``, by group, topic and partition."""
-    ends = {
-        markers.name: (markers.log_end_offset, markers.last_stable_offset)
-        for markers in cluster.marker_join.by_partition.values()
-    }
+    ends = _ends(cluster)
     for commits in cluster.commits:
         if commits.last:
             yield RowStream(COMMITTED_OFFSETS, partial(_rows_in_force, commits, ends))
+
+
+def _ends(cluster: Cluster) -> dict[TopicPartition, tuple[int, int]]:
+    """Return log end offset and last stable offset of the partitions among the files."""
+    logs = cluster.marker_join.by_partition.values()
+    return {markers.name: (markers.log_end_offset, markers.last_stable_offset) for markers in logs}
 
 
 def _rows_in_force(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Rows]:
@@ -83,6 +90,113 @@ def _columns(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]], i
         "path": Words(rows["segment"], commits.paths),
         **{name: rows[name] for name in ("position", "offset")},
     }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """The groups of a cluster.
+
+    Attributes:
+        cluster: name of the cluster.
+        coordinators: how many partitions of ``__consumer_offsets`` are available.
+        parts: rows of the table ``groups``, by coordinator partition.
+        is_counted: whether the resets of all groups are counted; there may be too many to keep.
+    """
+
+    cluster: str
+    coordinators: int
+    parts: tuple[Rows, ...]
+    is_counted: bool = True
+
+    @property
+    def rows(self) -> Iterator[Rows]:
+        """The rows."""
+        return iter(self.parts)
+
+
+def group_rows(cluster: Cluster, partitions: Collection[TopicPartition] | None = None) -> GroupList:
+    """Return the groups of a cluster by name, with what they have committed.
+
+    Args:
+        cluster: the cluster, with the logs of committed partitions as far as they are available.
+        partitions: only offsets of these partitions, and groups that have any; None for all.
+    """
+    parts = tuple(_group_part(cluster, commits, partitions) for commits in cluster.commits)
+    is_counted = all(commits.reset_count <= MOST for commits in cluster.commits)
+    return GroupList("", len(cluster.commits), tuple(part for part in parts if len(part)), is_counted)
+
+
+class _Offsets:
+    """What a group has committed: numbers of partitions, lags, and the time of the last commit."""
+
+    def __init__(self) -> None:
+        self.partitions = self.pending = self.lag = self.stable_lag = self.without_lag = 0
+        self.last_time = NO_TIME
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row of ``committed_offsets``."""
+        self.partitions += 1
+        self.pending += bool(row["pending"])
+        if row["lag"] is None:
+            self.without_lag += 1
+        else:
+            self.lag += row["lag"]
+            self.stable_lag += row["stable_lag"]
+        if row["effective_timestamp"] is not None:
+            self.last_time = max(self.last_time, row["effective_timestamp"])
+
+
+def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[TopicPartition] | None) -> Rows:
+    """Return the groups of one partition of ``__consumer_offsets``."""
+    offsets, resets = dict[str, _Offsets](), Counter[str]()
+    names = ("group", "committed_topic", "committed_partition", "pending", "lag", "stable_lag", "effective_timestamp")
+    for part in _rows_in_force(commits, _ends(cluster)):
+        for values in part.only(*names):
+            row = dict(zip(names, values, strict=True))
+            if partitions is None or (row["committed_topic"], row["committed_partition"]) in partitions:
+                offsets.setdefault(row["group"], _Offsets()).add(row)
+    for group, topic, partition in commits.waiting - set(commits.last):
+        if partitions is None or (topic, partition) in partitions:
+            offsets.setdefault(group, _Offsets()).pending += 1
+    resets.update(reset.key[0] for reset in commits.resets)
+    resets.update(issue.key[0] for issue in commits.issues if issue.kind is CommitIssueKind.REGRESSED)
+    groups = sorted({*commits.groups, *commits.states} if partitions is None else offsets)
+    found = [(name, commits.states.get(name), offsets.get(name, _Offsets())) for name in groups]
+    columns = {
+        "group": groups,
+        **_state_columns([(state, bool(sums.partitions or sums.pending)) for _, state, sums in found]),
+        **{name: [getattr(sums, name) for *_, sums in found] for name in ("partitions", "pending", "without_lag")},
+        **{
+            name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in found]
+            for name in ("lag", "stable_lag")
+        },
+        "resets": [resets[name] for name in groups],
+        "last_commit_timestamp": [_known_time(sums.last_time) for *_, sums in found],
+    }
+    return Rows(GROUPS, len(groups), {**commits.place._asdict(), **columns})
+
+
+def _state_columns(states: list[tuple[GroupState | None, bool]]) -> dict[str, Any]:
+    """Return the columns of the states of groups, and of groups without records of their own that have offsets."""
+    known = [state for state, _ in states]
+    return {
+        "type": [state.kind if state else CLASSIC for state in known],
+        "state": [state.name if state else "Empty" if has_offsets else "Dead" for state, has_offsets in states],
+        "generation": [state.generation if state and state.generation != NONE else None for state in known],
+        "protocol": [state.protocol if state else None for state in known],
+        "members": [len(state.members) if state else 0 for state in known],
+        "clients": [clients_of(state) if state else None for state in known],
+        "emptied_timestamp": [_known_time(state.emptied) if state else None for state in known],
+    }
+
+
+def clients_of(state: GroupState) -> str | None:
+    """Return the client ids of the members of a group, each once, with commas; None without members."""
+    return ",".join(sorted({*state.members.values()})) if state.members else None
+
+
+def _known_time(time: int) -> int | None:
+    return None if time == NO_TIME else time
 
 
 def with_outcomes(state: PartitionState, rows: Rows) -> Rows:

@@ -27,22 +27,28 @@ CLASSIC_TYPE = 2
 # The types of the records with the epoch of a group, and of those with one of its members.
 EPOCH_TYPES: Final = {3: "consumer", 11: "share", 17: "streams"}
 MEMBER_TYPES: Final = {5: "consumer", 10: "share", 19: "streams"}
-STATE_TYPES: Final = (CLASSIC_TYPE, *EPOCH_TYPES, *MEMBER_TYPES)
+# Those with the epoch of the target assignment, and those with what a member has of it.
+TARGET_TYPES: Final = {6: "consumer", 12: "share", 20: "streams"}
+CURRENT_TYPES: Final = {8: "consumer", 14: "share", 22: "streams"}
+KINDS: Final = EPOCH_TYPES | MEMBER_TYPES | TARGET_TYPES | CURRENT_TYPES
+# ``MemberState.STABLE``, which streams groups count differently.
+SETTLED: Final = {"consumer": 0, "share": 0, "streams": 1}
+STATE_TYPES: Final = (CLASSIC_TYPE, *KINDS)
 
 
 class GroupRecord(NamedTuple):
     """Where a record of a group is.
 
     Attributes:
-        at: number of the record in the log.
         segment: number of its segment.
         position: position of its batch.
+        offset: its offset.
         time: its timestamp, NO_TIME if unknown.
     """
 
-    at: int
     segment: int
     position: int
+    offset: int
     time: int
 
 
@@ -55,9 +61,11 @@ class GroupState(NamedTuple):
         generation: generation of a classic group, epoch of another one; -1 if unknown.
         protocol_type: of a classic group, empty if its offsets are committed without members.
         protocol: assignor of a classic group, None if there is none.
-        time: timestamp of the record.
+        record: the record.
         emptied: when the last member left, or the group was created without any; NO_TIME if no record shows it.
         removed_in: segment and position of the batch that removed the group, None if it was not removed.
+        target_epoch: epoch of the target assignment, for groups that are not classic; -1 if unknown.
+        member_epochs: epoch of each of their members that has all of its assignment, -1 for one that has not.
     """
 
     kind: str
@@ -65,9 +73,28 @@ class GroupState(NamedTuple):
     generation: int = NONE
     protocol_type: str = ""
     protocol: str | None = None
-    time: int = NO_TIME
+    record: GroupRecord = GroupRecord(NONE, NONE, NONE, NO_TIME)
     emptied: int = NO_TIME
     removed_in: tuple[int, int] | None = None
+    target_epoch: int = NONE
+    member_epochs: dict[str, int] = {}  # noqa: RUF012  # never changed in place
+
+    @property
+    def name(self) -> str:
+        """The state as Kafka's tools write it; of a classic group that of its last complete generation.
+
+        Rule: ``ConsumerGroup.maybeUpdateGroupState``.
+        """
+        if self.removed_in is not None:
+            return "Dead"
+        if not self.members:
+            return "Empty"
+        if self.kind in (CLASSIC, "share"):
+            return "Stable"
+        if self.generation > self.target_epoch:
+            return "Assigning"
+        is_settled = all(self.member_epochs.get(member) == self.target_epoch for member in self.members)
+        return "Stable" if is_settled else "Reconciling"
 
 
 @dataclass(slots=True)
@@ -95,11 +122,18 @@ class GroupStates:
         for index in candidates[np.isin(types, STATE_TYPES)].tolist():
             row = records.rows[index]
             time = int(row["timestamp"])
-            place = (segment, int(row["position"]), NO_TIME if time < 0 else time)
-            self.add(GroupRecord(records_before + index, *place), records.keys.get(index), records.values.get(index))
+            place = (segment, int(row["position"]), int(row["offset"]), NO_TIME if time < 0 else time)
+            self.add(records_before + index, GroupRecord(*place), records.keys.get(index), records.values.get(index))
 
-    def add(self, record: GroupRecord, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record, if it is one that changes the state of a group and can be read."""
+    def add(self, at: int, record: GroupRecord, key: bytes | None, value: bytes | None) -> None:
+        """Apply a record, if it is one that changes the state of a group and can be read.
+
+        Args:
+            at: number of the record in the log.
+            record: where it is.
+            key: its key.
+            value: its value, None for a tombstone.
+        """
         message = decode_record(CONSUMER_OFFSETS, key, value)
         if message.key is None or message.type_id not in STATE_TYPES or (value is not None and message.value is None):
             return
@@ -107,7 +141,7 @@ class GroupStates:
         before = self.last.get(group)
         after = _changed(before, record, message.type_id, message.key, message.value)
         if after is not None:
-            self._changes.setdefault(group, [(NONE, before)]).append((record.at, after))
+            self._changes.setdefault(group, [(NONE, before)]).append((at, after))
             self.last[group] = after
 
     def before(self, group: str, at: int) -> GroupState | None:
@@ -122,10 +156,9 @@ class GroupStates:
         states = (state for _, state in self._changes.get(group, ()))
         return any(state is not None and state.removed_in == batch for state in states)
 
-    def changed(self) -> Iterator[tuple[int, str, GroupState]]:
-        """Yield the states after the records of the last chunk, each with the record's number and the group."""
-        for group, changes in self._changes.items():
-            yield from ((at, group, state) for at, state in changes if state is not None and at != NONE)
+    def changes_of(self, group: str) -> Iterator[GroupState]:
+        """Yield the states of a group after its records in the last chunk."""
+        yield from (state for at, state in self._changes.get(group, ()) if state is not None and at != NONE)
 
 
 def _changed(
@@ -134,20 +167,37 @@ def _changed(
     """Return the state of a group after a record, None if the record does not change it."""
     if type_id == CLASSIC_TYPE:
         return _removed(before, record, CLASSIC) if value is None else _classic(before, record, value)
-    kind = EPOCH_TYPES.get(type_id) or MEMBER_TYPES[type_id]
+    kind = KINDS[type_id]
     if type_id in EPOCH_TYPES and value is None:
         return _removed(before, record, kind)
-    state = before if before is not None and before.kind == kind else GroupState(kind, {})
-    if type_id in EPOCH_TYPES and value is not None:
-        return state._replace(generation=value["epoch"], time=record.time, removed_in=None)
-    member, members = key["memberId"], state.members
+    if before is None or before.kind != kind:
+        if value is None or type_id in TARGET_TYPES | CURRENT_TYPES:
+            return None  # what is left of a group that has become another kind, or is removed
+        before = GroupState(kind, {})
+    state = before._replace(record=record)
+    if type_id in MEMBER_TYPES:
+        return _with_member(state, record, key["memberId"], value)
+    if type_id in CURRENT_TYPES:
+        others = {name: epoch for name, epoch in state.member_epochs.items() if name != key["memberId"]}
+        if value is not None:
+            others[key["memberId"]] = value["memberEpoch"] if value["state"] == SETTLED[kind] else NONE
+        return state._replace(member_epochs=others)
     if value is None:
-        members = {name: client for name, client in members.items() if name != member}
-    else:
-        members = {**members, member: value["clientId"]}
+        return None
+    if type_id in EPOCH_TYPES:
+        return state._replace(generation=value["epoch"], removed_in=None)
+    return state._replace(target_epoch=value["assignmentEpoch"])
+
+
+def _with_member(state: GroupState, record: GroupRecord, member: str, value: dict[str, Any] | None) -> GroupState:
+    """Return the state of a group after a member joined or changed, or left if there is no value."""
+    members = {name: client for name, client in state.members.items() if name != member}
+    if value is not None:
+        members[member] = value["clientId"]
     is_emptied = bool(state.members) and not members
     emptied = record.time if is_emptied else state.emptied
-    return state._replace(members=members, time=record.time, emptied=emptied, removed_in=None)
+    is_removed = value is None and state.removed_in is not None
+    return state._replace(members=members, emptied=emptied, removed_in=state.removed_in if is_removed else None)
 
 
 def _removed(before: GroupState | None, record: GroupRecord, kind: str) -> GroupState | None:
@@ -155,7 +205,7 @@ def _removed(before: GroupState | None, record: GroupRecord, kind: str) -> Group
     if before is not None and before.kind != kind:
         return None
     state = before or GroupState(kind, {})
-    return state._replace(members={}, time=record.time, removed_in=(record.segment, record.position))
+    return state._replace(members={}, record=record, removed_in=(record.segment, record.position))
 
 
 def _classic(before: GroupState | None, record: GroupRecord, value: dict[str, Any]) -> GroupState:
@@ -165,4 +215,4 @@ def _classic(before: GroupState | None, record: GroupRecord, value: dict[str, An
         since = value.get("currentStateTimestamp", NONE)
         emptied = since if since >= 0 else record.time
     names = value["protocolType"], value["protocol"]
-    return GroupState(CLASSIC, members, value["generation"], *names, record.time, emptied)
+    return GroupState(CLASSIC, members, value["generation"], *names, record, emptied)

@@ -38,7 +38,6 @@ class ResetCause(StrEnum):
     ADMINISTRATOR = "administrator"
     SIMPLE_CONSUMER = "simple-consumer"
     MEMBER = "member"
-    UNKNOWN = "unknown"
 
 
 class ResetReason(NamedTuple):

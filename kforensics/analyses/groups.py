@@ -1,0 +1,151 @@
+"""The groups of clusters, and the history of one of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kforensics.analyses.explain import PartitionReader
+from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
+from kforensics.analyses.topics import check_topics, is_selected, similar
+from kforensics.errors import InputError, UsageError
+from kforensics.forensics.audit.cluster_result import best_commits, best_replicas
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvents, GroupStory, group_story
+from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList, group_rows
+from kforensics.forensics.coordinators.coordinator_records import TopicPartition
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
+from kforensics.forensics.metadata.cluster_events import removed_topics_in
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.parsers.tables.schemas import Table
+
+__all__ = ["GroupsQuestion", "answer_groups"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsQuestion:
+    """Which groups are there, or what happened to one of them?
+
+    Attributes:
+        group: the group whose history to show; None for all groups.
+        topics: only offsets of these topics, and groups that have any; all if it is empty.
+        numbers: only offsets of partitions with these numbers; all if it is empty.
+    """
+
+    group: str | None = None
+    topics: tuple[str, ...] = ()
+    numbers: tuple[range, ...] = ()
+
+    @property
+    def table(self) -> Table:
+        """The table of the rows."""
+        return GROUPS if self.group is None else GROUP_EVENTS
+
+    def selects(self, topic: str | None, number: int | None) -> bool:
+        """Return whether the offsets of a partition are asked for."""
+        return is_selected(topic, self.topics) and is_numbered(number, self.numbers)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some topics or partitions are asked for."""
+        return bool(self.topics or self.numbers)
+
+
+def answer_groups(
+    investigation: Investigation, question: GroupsQuestion, on_unreadable: OnUnreadable
+) -> Iterator[GroupList | GroupStory]:
+    """Yield the groups of each cluster, or the history of one in each cluster that has it.
+
+    Args:
+        investigation: all partitions under the paths.
+        question: what to show.
+        on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
+
+    Raises:
+        UsageError: no log of a group coordinator is under the paths, none has the group, or there is no such topic.
+    """
+    reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
+    everything = [one for one in (*investigation.partitions, *investigation.neighbours) if one.has_log]
+    coordinators = [one for one in everything if one.place.topic == CONSUMER_OFFSETS]
+    if not coordinators and reader.is_complete:
+        raise UsageError(f"no partition of {CONSUMER_OFFSETS} is under the paths; add its log directory")
+    by_cluster = defaultdict[str, list[tuple[Commits, GroupEvents | None]]](list)
+    for state in reader.states(coordinators):
+        events = None if question.group is None else GroupEvents(question.group, state)
+        try:
+            commits = commits_of(
+                state,
+                None if events is None else events.take_commits,
+                on_states=None if events is None else events.take_states,
+            )
+        except InputError as error:
+            reader.skip(error)
+        else:
+            by_cluster[investigation.clusters.name_of(state.partition)].append((commits, events))
+    if reader.is_complete:
+        committed = {key[1] for replicas in by_cluster.values() for commits, _ in replicas for key in commits.last}
+        check_topics(question.topics, committed | {one.place.topic for one in everything})
+    for name, replicas in by_cluster.items():
+        members = [one for one in everything if investigation.clusters.name_of(one) == name]
+        yield from _answers(reader, question, members, replicas)
+    if question.group is not None and reader.is_complete:
+        known = {group for replicas in by_cluster.values() for commits, _ in replicas for group in _groups(commits)}
+        if question.group not in known:
+            hint = similar(question.group, sorted(known)) or f"there are {len(known)} groups"
+            raise UsageError(f"there is no record of the group {question.group!r} in {CONSUMER_OFFSETS}; {hint}")
+
+
+def _groups(commits: Commits) -> set[str]:
+    return {*commits.groups, *commits.states}
+
+
+def _answers(
+    reader: PartitionReader,
+    question: GroupsQuestion,
+    members: list[Partition],
+    replicas: list[tuple[Commits, GroupEvents | None]],
+) -> Iterator[GroupList | GroupStory]:
+    """Yield the groups of a cluster, or the history of the one that is asked for, if it has it."""
+    best = best_commits(commits for commits, _ in replicas)
+    if question.group is not None:
+        best = [commits for commits in best if question.group in _groups(commits)]
+    if not best:
+        return
+    cluster = _cluster(reader, members, best, question)
+    if question.group is None:
+        selected = _committed(best, question) if question.is_partial else None
+        yield replace(group_rows(cluster, selected), cluster=reader.investigation.clusters.name_of(members[0]))
+        return
+    for commits, events in replicas:
+        if events is not None and any(commits is one for one in best):
+            story = group_story(cluster, commits, question.group, events.finish())
+            shown = (event for event in story.events if event.partition is None or question.selects(*event.partition))
+            yield replace(story, events=tuple(shown))
+
+
+def _committed(best: list[Commits], question: GroupsQuestion) -> set[TopicPartition]:
+    """Return the partitions with a committed offset that are asked for."""
+    partitions = {key[1:] for commits in best for key in (*commits.last, *commits.waiting)}
+    return {place for place in partitions if question.selects(*place)}
+
+
+def _cluster(
+    reader: PartitionReader, members: list[Partition], best: list[Commits], question: GroupsQuestion
+) -> Cluster:
+    """Return a cluster with its groups and the logs of the partitions that they have committed."""
+    wanted = _committed(best, question) | {
+        reset.key[1:] for commits in best for reset in commits.resets if question.group in (None, reset.key[0])
+    }
+    logs = [one for one in members if (one.place.topic, one.place.partition) in wanted]
+    markers = best_replicas(map(PartitionMarkers.of, reader.states(logs)))
+    rules = reader.investigation.known_rules.across({one.place.log_dir for one in members})
+    cluster = Cluster.of((), markers, rules, commits=best)
+    try:
+        return replace(cluster, removed_topics=removed_topics_in(members))
+    except InputError as error:
+        reader.skip(error)
+        return cluster

@@ -1,0 +1,64 @@
+"""The command ``kforensics groups``: the consumer and share groups, and the history of one of them."""
+
+# No postponed annotations, see ``command``.
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    cls=Command,
+    epilog=epilog(
+        "groups /var/lib/kafka/data",
+        "groups --topic orders /var/lib/kafka/data",
+        "groups --group billing /var/lib/kafka/data",
+        failure="never",
+    ),
+)
+@with_shared_options("min_severity", "codes", "since")
+def groups(
+    options: "CommonOptions",
+    *,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The history of this group: members, commits, and why it read again.",
+            rich_help_panel=SELECTION,
+        ),
+    ] = None,
+) -> None:
+    """List the groups with their states and lags, or show the history of one of them."""
+    from dataclasses import replace
+    from itertools import chain
+
+    from kforensics.analyses.groups import GroupsQuestion, answer_groups
+    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.writing import write_results
+    from kforensics.render.groups_text import group_answer_lines
+
+    question = GroupsQuestion(group, tuple(options.topic or ()), options.numbers())
+    to_format, severity = options.format(), options.severity()
+    # Topics select what groups have committed; their logs need not be among the files.
+    investigation = replace(options, topic=None).investigation(all_topics=True)
+    status = ExitStatus(investigation.unreadable)
+    with options.stage("partitions read and written"), options.watched(investigation) as watched:
+        answers = answer_groups(watched, question, status.add_unreadable)
+        text = partial(group_answer_lines, screen=options.screen())
+        rows = attrgetter("rows")
+        if to_format == "text":
+            write_results(answers, to_format, options, text=text, table=question.table, rows=rows)
+        else:
+            parts = chain.from_iterable(map(rows, answers))
+            write_results(parts, to_format, options, text=str, table=question.table, rows=lambda part: part)
+    raise typer.Exit(status.code(severity))

@@ -1,0 +1,252 @@
+"""The history of one group: its states, runs of its commits by partition, removals and resets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
+from kforensics.forensics.coordinators.consumer_groups.reset_causes import reset_reason
+from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
+from kforensics.forensics.coordinators.record_issues import CommitIssueKind
+from kforensics.forensics.core.cluster_tables import GROUP_EVENTS
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.producer_history import transactions_before
+from kforensics.parsers.log.log_rows import Place
+
+__all__ = ["GroupEvent", "GroupEventKind", "GroupEvents", "GroupStory", "group_story"]
+
+
+class GroupEventKind(StrEnum):
+    """What happened to a group."""
+
+    STATE = "state"
+    COMMITS = "commits"
+    ABORTED = "aborted"
+    PENDING = "pending"
+    REMOVED = "removed"
+    RESET = "reset"
+
+
+OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
+
+
+class GroupEvent(NamedTuple):
+    """An event in the history of a group, or a run of equal ones.
+
+    Attributes:
+        kind: what happened.
+        record: its first record.
+        last_time: timestamp of its last record, NO_TIME if unknown.
+        times: how many records.
+        partition: topic and partition, None for an event of the group.
+        first: the committed offset, of a reset the one before; None if there is none.
+        last: the last committed offset.
+        state: the state of the group, for an event of the group.
+        cause: why, for a reset.
+        why: what shows the cause, or what is missing; None if there is nothing to add.
+        is_exact: whether the files leave no other explanation, and no record before can be missing.
+    """
+
+    kind: GroupEventKind
+    record: GroupRecord
+    last_time: int
+    times: int = 1
+    partition: TopicPartition | None = None
+    first: int | None = None
+    last: int | None = None
+    state: GroupState | None = None
+    cause: str | None = None
+    why: str | None = None
+    is_exact: bool = True
+
+
+class GroupEvents:
+    """Collects the events of one group from the chunks of its partition of ``__consumer_offsets``.
+
+    Runs of commits grow with the rewinds of the group, not with its commits.
+
+    Args:
+        group: the group.
+        state: the partition, whose transactions show which commits took effect.
+    """
+
+    def __init__(self, group: str, state: PartitionState) -> None:
+        self._group, self._state = group, state
+        self._open: dict[tuple[TopicPartition, GroupEventKind], GroupEvent] = {}
+        self._events, self._states = list[GroupEvent](), list[GroupEvent]()
+
+    def take_states(self, states: GroupStates) -> None:
+        """Take the states of groups after a chunk."""
+        for state in states.changes_of(self._group):
+            event = GroupEvent(GroupEventKind.STATE, state.record, state.record.time, state=state)
+            event = event._replace(is_exact=state.record.offset >= self._state.first_uncompacted_offset)
+            if self._states and self._states[-1].record[:2] == state.record[:2]:
+                self._states[-1] = event  # the records of a batch take effect together
+            else:
+                self._states.append(event)
+
+    def take_commits(self, commits: CommitColumns) -> None:
+        """Take the commits of a chunk."""
+        codes, names = commits.keys.named("group")
+        if self._group not in names:
+            return
+        rows = np.flatnonzero(codes == names.index(self._group))
+        kinds = self._kinds(commits, rows)
+        keys = commits.keys.take(rows)
+        for row, kind, (_, topic, partition) in zip(rows.tolist(), kinds, keys, strict=True):
+            numbers = commits.rows[row]
+            time = NO_TIME if numbers["timestamp"] < 0 else int(numbers["timestamp"])
+            record = GroupRecord(commits.segment, int(numbers["position"]), int(numbers["offset"]), time)
+            committed = None if kind is GroupEventKind.REMOVED else int(commits.committed[row])
+            event = GroupEvent(kind, record, time, 1, (topic, partition), committed, committed)
+            self._add(event._replace(is_exact=record.offset >= self._state.first_uncompacted_offset))
+
+    def _kinds(self, commits: CommitColumns, rows: np.ndarray) -> list[GroupEventKind]:
+        """Return what each record does: removes the offset, or commits one that takes effect, or not, or not yet."""
+        kinds = [GroupEventKind.REMOVED if commits.is_tombstone[row] else GroupEventKind.COMMITS for row in rows]
+        numbers = commits.rows[rows]
+        transactional = np.flatnonzero(numbers["is_transactional"])
+        producers, offsets = (numbers[name][transactional].astype("i8") for name in ("producer_id", "offset"))
+        ended = transactions_before(self._state, producers, offsets + 1)
+        for index, offset, row in zip(transactional.tolist(), offsets.tolist(), ended, strict=True):
+            if row["producer_id"] != NONE and row["last_offset"] >= offset:
+                kinds[index] = OUTCOMES.get(TransactionOutcome(row["outcome"]), kinds[index])
+        return kinds
+
+    def _add(self, event: GroupEvent) -> None:
+        """Add an event of a partition to its run, or begin a new one."""
+        place = event.partition or ("", NONE)
+        run = self._open.get((place, event.kind))
+        continues = run is not None and (event.first is None or (run.last is not None and event.first >= run.last))
+        if run is not None and continues:
+            self._open[place, event.kind] = run._replace(
+                times=run.times + 1, last_time=event.last_time, last=event.last
+            )
+            return
+        self._close(place)
+        self._open[place, event.kind] = event
+
+    def _close(self, place: TopicPartition) -> None:
+        for kind in GroupEventKind:
+            if run := self._open.pop((place, kind), None):
+                self._events.append(run)
+
+    def finish(self) -> list[GroupEvent]:
+        """Return the events in the order of the log, after the last chunk."""
+        for place, _ in list(self._open):
+            self._close(place)
+        changes = [
+            event
+            for before, event in pairwise([None, *self._states])
+            if event is not None and (before is None or not _is_same(before, event))
+        ]
+        return sorted([*self._events, *changes], key=lambda event: event.record.offset)
+
+
+def _is_same(before: GroupEvent, after: GroupEvent) -> bool:
+    """Return whether nothing changed that is shown."""
+    shown = ("kind", "name", "members", "generation", "protocol")
+    return all(getattr(before.state, name) == getattr(after.state, name) for name in shown)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStory:
+    """The history of a group.
+
+    Attributes:
+        group: its name.
+        place: its partition of ``__consumer_offsets``.
+        paths: paths of the segments of that partition.
+        state: its last state, None if it has no records of its own: its offsets were committed without members.
+        events: its events, in the order of the log.
+    """
+
+    group: str
+    place: Place
+    paths: tuple[str, ...]
+    state: GroupState | None
+    events: tuple[GroupEvent, ...]
+
+    @property
+    def rows(self) -> Iterator[Rows]:
+        """The rows of the table ``group_events``."""
+        events = self.events
+        states = [event.state for event in events]
+        members = [state if state is not None and state.members else None for state in states]
+        columns = {
+            "group": [self.group] * len(events),
+            "event": [str(event.kind) for event in events],
+            "times": [event.times for event in events],
+            "first_timestamp": [_null(event.record.time) for event in events],
+            "last_timestamp": [_null(event.last_time) for event in events],
+            "committed_topic": [event.partition and event.partition[0] for event in events],
+            "committed_partition": [event.partition and event.partition[1] for event in events],
+            "first_committed": [event.first for event in events],
+            "last_committed": [event.last for event in events],
+            "state": [state and state.name for state in states],
+            "generation": [state.generation if state and state.generation != NONE else None for state in states],
+            "members": [None if state is None else len(state.members) for state in states],
+            "clients": [state and clients_of(state) for state in members],
+            "cause": [event.cause for event in events],
+            "exact": [event.is_exact for event in events],
+            "why": [event.why for event in events],
+            "path": [self.paths[event.record.segment] for event in events],
+            "position": [event.record.position for event in events],
+            "offset": [event.record.offset for event in events],
+        }
+        yield Rows(GROUP_EVENTS, len(events), {**self.place._asdict(), **columns})
+
+
+def _null(time: int) -> int | None:
+    return None if time == NO_TIME else time
+
+
+def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable[GroupEvent]) -> GroupStory:
+    """Return the history of a group with its resets and their causes.
+
+    Args:
+        cluster: the cluster, with the partitions of the group as far as they are available.
+        commits: the partition of ``__consumer_offsets`` with the group.
+        group: the group.
+        events: its events from that partition.
+    """
+    resets = [*_resets(cluster, commits, group), *_regressions(commits, group)]
+    # A reset is shown before the run of commits that begins with its record.
+    together = sorted([*resets, *events], key=lambda event: event.record.offset)
+    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), tuple(together))
+
+
+def _resets(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
+    for reset in commits.resets:
+        if reset.key[0] == group:
+            commit, before, reason = reset.commit, reset.before, reset_reason(cluster, reset)
+            record = GroupRecord(commit.segment, commit.position, commit.offset, commit.time)
+            offsets = (None if before is None else before.committed, commit.committed)
+            cause, is_exact = str(reason.cause), reason.is_certain and commits.is_whole
+            yield GroupEvent(
+                GroupEventKind.RESET, record, commit.time, 1, reset.key[1:], *offsets, None, cause, reason.why, is_exact
+            )
+
+
+def _regressions(commits: Commits, group: str) -> Iterator[GroupEvent]:
+    for issue in commits.issues:
+        if issue.kind is CommitIssueKind.REGRESSED and issue.key[0] == group:
+            commit = issue.commit
+            record = GroupRecord(commit.segment, commit.position, commit.offset, commit.time)
+            offsets = issue.before.committed, commit.committed
+            why = f"producer {commit.producer_id} committed it"
+            yield GroupEvent(
+                GroupEventKind.RESET, record, commit.time, 1, issue.key[1:], *offsets, None, "transaction", why
+            )

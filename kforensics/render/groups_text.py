@@ -1,0 +1,143 @@
+"""Formats groups, and the history of one of them, as lines of text."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent, GroupEventKind, GroupStory
+from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList
+from kforensics.forensics.core.formatting import format_count, format_time, format_time_ms
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
+from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.partition_text import partition_label
+from kforensics.render.screen import Line, Screen
+
+# Groups of a list, and events of a history.
+LISTED = 20
+GROUP_CELLS = (
+    *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
+    *("lag", "stable_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
+)
+GROUP_COLUMNS = (
+    TableColumn("group", is_text=True),
+    TableColumn("type", 4, is_text=True),
+    TableColumn("state", is_text=True),
+    TableColumn("generation", 6),
+    TableColumn("protocol", 7, is_text=True),
+    TableColumn("members", 1),
+    TableColumn("coordinator", 8),
+    TableColumn("partitions", 3),
+    TableColumn("pending", 2),
+    TableColumn("lag"),
+    TableColumn("stable lag", 5),
+    TableColumn("resets", 1),
+    TableColumn("last commit", 2, is_text=True),
+)
+
+
+def group_answer_lines(answer: GroupList | GroupStory, screen: Screen) -> Iterator[str]:
+    """Yield the groups of a cluster, or the history of one of them.
+
+    Args:
+        answer: what to show.
+        screen: where it is shown.
+    """
+    return _story_lines(answer, screen) if isinstance(answer, GroupStory) else _list_lines(answer, screen)
+
+
+def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
+    rows = [row for part in answer.parts for row in part.only(*GROUP_CELLS)]
+    limit = screen.shown(LISTED)
+    ranked = heapq.nsmallest(len(rows) if limit is None else limit, rows, key=_rank)
+    states = ", ".join(f"{count:,} {state}" for state, count in Counter(row[2] for row in rows).most_common())
+    partitions = format_count(answer.coordinators, "partition")
+    total = f"{format_count(len(rows), 'group')} in {partitions} of {CONSUMER_OFFSETS}"
+    yield Line(f"{total}: {states}" if states else total)
+    table = FittedTable(GROUP_COLUMNS, screen)
+    if ranked:
+        yield from table.lines(map(_cells, ranked))
+    if len(rows) > len(ranked):
+        yield f"  … and {format_count(len(rows) - len(ranked), 'more group')}"
+        yield from screen.rest("--all")
+    if any(row[11] for row in ranked):
+        yield "lag of partitions among the files only (+)"
+    if not answer.is_counted:
+        yield "there are more resets than are counted"
+    if table.dropped:
+        yield f"columns left out to fit the width: {', '.join(table.dropped)}"
+        yield from screen.rest("--wide")
+
+
+def _rank(row: Sequence[Any]) -> tuple[bool, bool, int, int, str]:
+    """Rank groups with pending offsets first, then those in use, those that went back, and by their lag."""
+    return not row[8], not row[5], -row[12], -(row[9] or 0), row[0]
+
+
+def _cells(row: Sequence[Any]) -> tuple[str, ...]:
+    name, kind, state, generation, protocol, members, coordinator, partitions, pending, *more = row
+    lag, stable_lag, without_lag, resets, last_commit, _ = more
+    unknown = "+" if without_lag else ""
+    return (
+        printable(name),
+        kind,
+        state,
+        "" if generation is None else str(generation),
+        printable(protocol or ""),
+        f"{members:,}",
+        "" if coordinator is None else str(coordinator),
+        f"{partitions:,}",
+        f"{pending:,}" if pending else "",
+        "" if lag is None else f"{lag:,}{unknown}",
+        "" if stable_lag is None else f"{stable_lag:,}{unknown}",
+        f"{resets:,}" if resets else "",
+        "" if last_commit is None else format_time(last_commit),
+    )
+
+
+def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
+    state = story.state
+    kind = "classic, without members of its own" if state is None else state.kind
+    yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
+    yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
+    if state is not None:
+        for member, client in sorted(state.members.items()):
+            yield Line(f"  member {printable(member)}: client {printable(client)}", hang=4)
+    limit = screen.shown(LISTED)
+    events = story.events if limit is None else story.events[-limit:]
+    if len(events) < len(story.events):
+        yield f"  {format_count(len(story.events) - len(events), 'earlier event')} …"
+        yield from screen.rest("--all")
+    for event in events:
+        yield Line(f"  {_event_line(event)}", hang=4)
+
+
+def _event_line(event: GroupEvent) -> str:
+    time = "no timestamp" if event.record.time == NO_TIME else format_time_ms(event.record.time)
+    missing = "" if event.is_exact or event.cause else " (earlier records may be missing)"
+    return f"{time} {_what(event)}{missing}"
+
+
+def _what(event: GroupEvent) -> str:
+    if event.state is not None:
+        clients = ", ".join(sorted({printable(client) for client in event.state.members.values()}))
+        generation = f"generation {event.state.generation}, " if event.state.generation >= 0 else ""
+        members = format_count(len(event.state.members), "member")
+        return f"{event.state.name}: {generation}{members}{': ' if clients else ''}{clients}"
+    topic, partition = event.partition or ("", -1)
+    where = f"{printable(topic)}-{partition}"
+    if event.kind is GroupEventKind.RESET:
+        before = "an unknown offset" if event.first is None else str(event.first)
+        likely = "" if event.is_exact else "likely "
+        cause = (event.cause or "").replace("-", " ")
+        return f"reset of {where} from {before} to {event.last}: {likely}{cause}; {printable(event.why or '')}"
+    if event.kind is GroupEventKind.REMOVED:
+        return f"removed the offset of {where}"
+    how = {GroupEventKind.ABORTED: "aborted ", GroupEventKind.PENDING: "pending "}.get(event.kind, "")
+    offsets = str(event.first) if event.first == event.last else f"{event.first} to {event.last}"
+    count = f" in {event.times:,} commits, the last at {format_time_ms(event.last_time)}" if event.times > 1 else ""
+    return f"{how}commits of {where}: {offsets}{count}" if count else f"{how}commit of {where}: {offsets}"

@@ -1,0 +1,165 @@
+"""Groups: their states and lags as the live brokers described them, and the history of each as its clients had it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kforensics
+from kforensics.errors import UsageError
+from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEventKind
+from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause
+from tests.command import ROOT, SAMPLES, run
+from tests.forensics.checks.cluster.test_group_resets import CAUSES, CAUSES_BEFORE_4, LABS, RELEASES
+from tests.forensics.coordinators.clusters import at, commit_record, forge_offsets
+from tests.forensics.forge import forge
+
+AS_OF = "2026-11-24"
+TRUTHS = {
+    path.parent.name: truth
+    for path in sorted(SAMPLES.glob("*/truth.json"))
+    if (truth := json.loads(path.read_bytes())).get("groups")
+}
+
+
+def groups_of(folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
+    """Return the rows of the groups that exist, by name."""
+    rows = kforensics.groups(folder, as_of=AS_OF, **options).to_pylist()
+    return {row["group"]: row for row in rows if row["state"] != "Dead"}
+
+
+def history(folder: Path, group: str, **options: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = kforensics.groups(folder, group=group, as_of=AS_OF, **options).to_pylist()
+    return rows
+
+
+def test_enough_groups_were_listed_by_live_brokers() -> None:
+    assert (len(TRUTHS), sum(len(truth["groups"]) for truth in TRUTHS.values())) >= (15, 40)
+
+
+@pytest.mark.parametrize("sample", TRUTHS)
+def test_each_group_is_as_the_live_broker_listed_it(sample: str) -> None:
+    """Types, numbers of partitions with an offset, and lags; of pending offsets brokers show the older ones."""
+    truth, found = TRUTHS[sample], groups_of(SAMPLES / sample)
+    listed = truth["groups"]
+    assert {name for name, row in found.items() if row["partitions"] or row["type"] != "classic"} >= {
+        name for name, group in listed.items() if group["offsets"]
+    }
+    for name, group in listed.items():
+        if group["type"] != "Unknown":
+            assert found[name]["type"] == group["type"].lower(), name
+        offsets = {place: offset["offset"] for place, offset in (group["offsets"] or {}).items() if offset}
+        assert found[name]["partitions"] == len(offsets), name
+        assert found[name]["lag"] == _lag(truth, offsets), name
+
+
+def _lag(truth: dict[str, Any], offsets: dict[str, int]) -> int | None:
+    lags = []
+    for place, offset in offsets.items():
+        topic, _, number = place.rpartition("-")
+        lags.append(truth["topics"][topic][number]["latest"] - offset)
+    return sum(lags) if lags else None
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_group_is_as_the_live_broker_described_it(release: str) -> None:
+    """State, type, assignor and clients; a group that was removed is Dead, and no broker describes it."""
+    truth = json.loads((LABS / release / "truth.json").read_bytes())
+    found = groups_of(LABS / release)
+    assert found.keys() == truth["described"].keys()
+    for name, described in truth["described"].items():
+        row = found[name]
+        assert (row["state"], row["members"]) == (described["state"], len(described["members"])), name
+        clients = ",".join(sorted(member["client_id"] for member in described["members"].values()))
+        assert (row["clients"] or "") == clients, name
+        if row["type"] == "classic":
+            assert (row["protocol"] or "") == described["assignor"], name
+        assert row["partitions"] == len(truth["groups"][name]["offsets"]), name
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_history_names_each_cause(release: str) -> None:
+    causes = CAUSES if release == "4.4.0" else CAUSES_BEFORE_4
+    for name, (cause, _) in {**causes, "transaction": ("transaction", "")}.items():
+        events = history(LABS / release, name, settings={"offsets.retention.minutes": 1})
+        assert [event["cause"] for event in events if event["event"] == "reset"] == [cause], name
+
+
+def test_commits_are_runs_that_a_reset_ends() -> None:
+    events = history(LABS / "4.4.0", "expired", settings={"offsets.retention.minutes": 1})
+    shown = [
+        (event["event"], event["state"] or event["first_committed"], event["members"] or event["last_committed"])
+        for event in events
+    ]
+    assert shown == [
+        *(("state", "Empty", None), ("state", "Stable", 1), ("commits", 10, 10), ("state", "Empty", None)),
+        *(("removed", None, None), ("state", "Dead", None), ("state", "Empty", None), ("state", "Stable", 1)),
+        *(("reset", 10, 3), ("commits", 3, 9), ("state", "Empty", None)),
+    ]
+
+
+def test_members_of_the_consumer_protocol_join_and_leave() -> None:
+    """The records of a batch are one event, and the last state is that of the list."""
+    events = [event for event in history(SAMPLES / "groups", "modern") if event["event"] == "state"]
+    assert [event["members"] for event in events] == [1, 2, 3, 3, 2, 1, 1, 2, 2]
+    assert (events[-1]["state"], events[-1]["generation"], events[-1]["clients"]) == (
+        "Stable",
+        7,
+        "modern-1,static again",
+    )
+
+
+def test_transactions_show_which_commits_took_effect(tmp_path: Path) -> None:
+    """One committed, one aborted, one open."""
+    turns = [
+        f"D 1 0 {number}-{number} @{2 * number}-{2 * number} T {at(number)}; M 1 0 {outcome} 0 @{2 * number + 1}"
+        for number, outcome in enumerate("CA")
+    ]
+    committed = {0: ("g", "in-0", 5), 2: ("g", "in-0", 7), 4: ("g", "in-0", 9)}
+    forge_offsets(tmp_path, f"{'; '.join(turns)}; D 1 0 2-2 @4-4 T {at(3)}", committed)
+    shown = [(event["event"], event["last_committed"]) for event in history(tmp_path, "g")]
+    assert shown == [("commits", 5), ("aborted", 7), ("pending", 9)]
+    (row,) = groups_of(tmp_path).values()
+    assert (row["partitions"], row["pending"], row["lag"], row["without_lag"]) == (1, 1, None, 1)
+
+
+def test_records_that_compaction_may_have_taken_are_no_exact_history(tmp_path: Path) -> None:
+    records = {offset: [commit_record("g", "in-0", offset)] for offset in (4, 9)}
+    forge(
+        tmp_path, {0: "plain @4-4", 9: "plain @9-9"}, topic="__consumer_offsets", records=records, compacted=True,
+        first_dirty=9, leader_epochs={0: 0},
+    )  # fmt: skip
+    (run_of_commits,) = history(tmp_path, "g")
+    assert (run_of_commits["first_committed"], run_of_commits["last_committed"]) == (4, 9)
+    assert not run_of_commits["exact"]
+    assert "(earlier records may be missing)" in run("groups", "--group", "g", tmp_path).text
+
+
+def test_topics_select_offsets_and_the_groups_that_have_any() -> None:
+    everything, europe = groups_of(SAMPLES / "groups"), groups_of(SAMPLES / "groups", topic="orders-europe")
+    assert set(europe) == {"classic-cooperative", "modern", "regex", "simple"} < set(everything)
+    assert everything["simple"]["partitions"] == 3
+    assert (europe["simple"]["partitions"], europe["simple"]["lag"]) == (1, 2)
+    (alone,) = (SAMPLES / "groups").glob("*/__consumer_offsets-0")
+    lags = {row["group"]: row["lag"] for row in groups_of(alone, topic="orders-europe", alone=True).values()}
+    assert lags == dict.fromkeys(europe)  # the log of the topic is not among the files
+    with pytest.raises(UsageError, match=r"no topic 'order'; did you mean orders\?"):
+        groups_of(SAMPLES / "groups", topic="order")
+    places = {event["committed_topic"] for event in history(SAMPLES / "groups", "simple", topic="orders-europe")}
+    assert places == {"orders-europe"}
+
+
+def test_a_group_that_is_not_there() -> None:
+    with pytest.raises(
+        UsageError, match=r"no record of the group 'modrn' in __consumer_offsets; did you mean modern\?"
+    ):
+        history(SAMPLES / "groups", "modrn")
+    assert "add its log directory" in run("groups", SAMPLES / "groups" / "broker-1" / "orders-0", "--alone").err
+
+
+def test_the_page_explains_every_event_and_cause() -> None:
+    page = (ROOT / "docs" / "groups.md").read_text("utf-8")
+    assert [name for name in (*GroupEventKind, *ResetCause) if f"| `{name}` |" not in page] == []
