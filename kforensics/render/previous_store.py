@@ -139,6 +139,8 @@ def previous_store(
             f"{folder} is an audit of cluster {', '.join(sorted(there))}, and these are files of"
             f" {', '.join(sorted(here))}; name a store of the same cluster, or leave out --previous"
         )
+    _groups.cache_clear()  # a store of the same name may have been written since
+    _group_table.cache_clear()
     try:
         _groups(folder)
     except (OSError, pa.ArrowException) as error:

@@ -117,7 +117,7 @@ def chunk_from(data: bytes, cuts: tuple[int, ...], partition: Partition, number:
         raise ValueError("the bytes of a chunk are cut off")
     ends = accumulate(lengths, initial=HEAD.itemsize)
     parts = [body[start : start + length] for start, length in zip(ends, lengths, strict=False)]
-    batches = {name: batches_from(part) for name, part in zip(BATCHES, parts, strict=False)}
+    batches: dict[str, Any] = {name: batches_from(part) for name, part in zip(BATCHES, parts, strict=False)}
     arrays = [
         np.frombuffer(bytearray(part), kind) if part else np.empty(0, kind)
         for part, kind in zip(parts[len(BATCHES) :], ARRAYS, strict=True)
@@ -126,7 +126,8 @@ def chunk_from(data: bytes, cuts: tuple[int, ...], partition: Partition, number:
         columns.segment[:] = number
     for array in arrays:
         _set_segment(array, number)
-    of_arrays, of_numbers = iter(arrays), map(_number, NUMBERS, values)
+    of_arrays: Iterator[Any] = iter(arrays)
+    of_numbers = map(_number, NUMBERS, values)
     log = LogSummary(**batches, **_named(LOG_ARRAYS, of_arrays), **_named(LOG_NUMBERS, of_numbers))
     replay = ReplaySummary(**_named(REPLAY_ARRAYS, of_arrays), **_named(REPLAY_NUMBERS, of_numbers))
     rows = ReplayRows(**_named(ROW_ARRAYS, of_arrays))

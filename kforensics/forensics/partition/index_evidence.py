@@ -113,7 +113,7 @@ class SegmentEvidence(Portable):
         digest = blake2b(digest_size=DIGEST_SIZE)
         for entries, count in ((self.offsets, offsets), (self.times, times)):
             for numbers in (entries.offsets[:count], entries.values[:count]):
-                digest.update(np.ascontiguousarray(numbers))
+                digest.update(numbers.tobytes())
         return digest.digest()
 
     def has_newer_entries_only(self, offsets: int, times: int, end: int, highest_offset: int) -> bool:
