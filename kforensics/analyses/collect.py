@@ -28,6 +28,8 @@ __all__ = ["Collection", "Manifest", "collect_files"]
 
 SCHEMA = "kforensics-collect/1"
 MANIFEST, UNFINISHED = "manifest.json", "collect.part"
+# Zeros of this length are left out of the files of a folder.
+HOLE = 1 << 16
 
 
 class Manifest(NamedTuple):
@@ -115,8 +117,8 @@ class _FolderWriter:
                 return
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as out:
-            while data := content.read(CHUNK):
-                out.write(data) if any(data) else out.seek(len(data), os.SEEK_CUR)
+            while data := content.read(HOLE):
+                out.write(data) if data.strip(b"\0") else out.seek(len(data), os.SEEK_CUR)
             out.truncate(file.size)
         os.utime(target, ns=(mtime_ns, mtime_ns))
 

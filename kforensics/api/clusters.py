@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+import os
+from typing import TYPE_CHECKING, Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.groups import GroupsQuestion, answer_groups
@@ -13,7 +14,10 @@ from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.tables.arrow import table_of_parts
 
-__all__ = ["cluster", "forecast", "groups", "ids", "settings"]
+if TYPE_CHECKING:
+    from kforensics.analyses.collect import Collection
+
+__all__ = ["cluster", "collect", "forecast", "groups", "ids", "settings"]
 
 
 def cluster(  # one parameter per option of the command
@@ -171,3 +175,28 @@ def forecast(paths: Paths, *, release: str | None = None) -> TableView:
     brokers = forecast_brokers(path_names(paths), known_release(release))
     rows = [row for broker in brokers for row in forecast_rows(broker)]
     return view_of(FORECAST, arrow_table(FORECAST, rows))
+
+
+def collect(paths: Paths, output: str | os.PathLike[str]) -> Collection:
+    """Copy log directories, also of a running broker, so that an audit of the copy is true.
+
+    Args:
+        paths: log directories, globs, or folders of log directories.
+        output: a ``.tar.zst``, ``.tar.gz`` or ``.tar``, or a folder.
+
+    Returns:
+        What was copied: ``files`` with sizes, times and checksums, and ``unreadable``.
+
+    Raises:
+        InputError: there is no such folder.
+        UsageError: there is no log directory, or the output cannot be written.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> kforensics.collect("sample_logs/groups/broker-1", f"{mkdtemp()}/case.tar.zst").unreadable
+        ()
+    """
+    from kforensics.analyses.collect import collect_files
+    from kforensics.parsers.files.log_capture import find_log_files
+
+    return collect_files(find_log_files(path_names(paths)), os.fspath(output), lambda _: None)

@@ -110,6 +110,8 @@ def unpacked_path(path: str) -> str:
     """
     for position, character in enumerate(path):
         name, rest = path[:position], path[position + 1 :]
+        if name == f"./{STDIN}" and not os.path.lexists(name):
+            name = STDIN  # as commands write it, which would take a word that begins with a dash for an option
         if character != INSIDE or rest[:1] not in ("", "/") or not is_archive_name(name):
             continue
         if INSIDE not in name and os.path.isdir(name + INSIDE):

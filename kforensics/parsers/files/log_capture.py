@@ -88,7 +88,7 @@ def find_log_files(paths: Sequence[str]) -> LogFiles:
     roots = _roots(paths)
     found = LogFiles(log_dirs=list(roots))
     folders = sorted(
-        (folder for path, name in roots.items() for folder in _folders_in(path, name, found)), key=lambda each: each[0]
+        (folder for path, name in roots.items() for folder in _folders_in(path, name, found)), key=lambda each: each[:2]
     )
     descriptors = _Descriptors()
     for _, path, name in folders:

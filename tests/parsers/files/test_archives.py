@@ -113,9 +113,9 @@ def evidence(path: Path | str, root: str) -> dict[str, list[dict[str, object]]]:
 
 
 def _relative(row: dict[str, object], root: str) -> dict[str, object]:
-    # A shell needs quotes around the name of an archive, and the id of an incident depends on its log directory.
+    # In commands, names of archives are quoted and do not begin with a dash. Ids of incidents depend on paths.
     row.pop("incident", None)
-    quoted = re.compile(rf"'?{re.escape(root)}(/[^\s'`\"]*)'?")
+    quoted = re.compile(rf"'?(?:\./)?{re.escape(root)}(/[^\s'`\"]*)'?")
     return {name: quoted.sub(r"\1", value) if isinstance(value, str) else value for name, value in row.items()}
 
 
@@ -241,6 +241,8 @@ def test_a_log_on_standard_input_has_the_name_of_a_log() -> None:
     ended = subprocess.run(command, input=CLASSIC.read_bytes(), capture_output=True, check=False)
     assert ended.stdout
     assert b"last_stable_offset" in ended.stdout
+    again = subprocess.run([*command[:-1], "./-!/"], input=CLASSIC.read_bytes(), capture_output=True, check=False)
+    assert again.stdout == ended.stdout
     dumped = subprocess.run([*command[:3], "dump", "-"], input=CLASSIC.read_bytes(), capture_output=True, check=True)
     assert dumped.stdout.startswith(b"Dumping -!/00000000000000000000.log\n")
 
