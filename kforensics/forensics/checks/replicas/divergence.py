@@ -47,6 +47,7 @@ CODES = by_name(
 REPORTED_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.LEADER_EPOCH, DifferenceKind.DAMAGED, DifferenceKind.MISSING)
 UNCOMMITTED_TAIL = "uncommitted tail, truncated when the replica follows again"
 CHECKPOINT_AGE = "checkpointed up to five seconds before"
+LOST_THE_LEAD = "leader changes of controllers that lost the lead before a majority had them: likely"
 NOT_COMPACTED = "compacted at different times: no, that leaves other traces"
 
 
@@ -67,6 +68,17 @@ class _Branch:
     others: tuple[tuple[Replica, SideSummary], ...]
     difference: Difference
     overruled: bool
+
+    @property
+    def is_of_quorum(self) -> bool:
+        """Whether controllers vote on what is committed; no leader that was out of sync can be elected there."""
+        return self.replica.partition.place.topic == METADATA_TOPIC
+
+    @property
+    def is_leader_change(self) -> bool:
+        """Whether nothing but the first batches of controllers differ, which each writes when it is elected."""
+        sides = (self.side, *(side for _, side in self.others))
+        return self.is_of_quorum and self.overruled and not any(side.records for side in sides)
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -132,7 +144,8 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
         "producer_ids": list(side.producer_ids),
     }
     if branch.overruled:
-        evidence["truncates_to"] = truncation_offset(replica, branch.others[0][0])
+        if not branch.is_of_quorum:
+            evidence["truncates_to"] = truncation_offset(replica, branch.others[0][0])
         evidence["written_again"] = sum(row.again_at is not None for row in _lost(comparison, branch))
     finding = comparison.finding(
         replica,
@@ -164,6 +177,8 @@ def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[
     """
     if not branch.overruled:
         return Severity.CRITICAL, ()
+    if branch.is_leader_change:
+        return Severity.INFO, (LOST_THE_LEAD,)
     high_watermark, first = branch.replica.high_watermark, branch.difference.first_offset
     if high_watermark is not None and high_watermark > first:
         return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: no, its checkpointed high watermark is {high_watermark}",)
@@ -203,6 +218,8 @@ def _message(branch: _Branch) -> str:
     )
     if not branch.overruled:
         return f"{differ} No leader had both."
+    if branch.is_of_quorum:
+        return f"{differ} The log of the controller that is elected next decides which of them is kept."
     leader = branch.others[0][0]
     begin, end = side.timestamps or (NO_TIME, NO_TIME)
     truncated = f"it truncates to offset {truncation_offset(branch.replica, leader)}"
@@ -224,6 +241,13 @@ def _remedy(branch: _Branch) -> str:
         return (
             "The leader epochs do not show which is right, and none of them truncates here by itself. Save what each "
             f"has: {saves}. Decide by the records; then rebuild the others from a broker with the right ones."
+        )
+    if branch.is_leader_change:
+        return "Nothing: when the controllers run again, the quorum keeps what a majority had and truncates the rest."
+    if branch.is_of_quorum:
+        return (
+            f"Copy __cluster_metadata-0 of {replica.name} and {right.name} before their controllers start again. Then "
+            "start all voters together: they keep what a majority had."
         )
     decided = f"{right.name} is right: its leader epoch is the later one."
     if kind is DifferenceKind.LEADER_EPOCH:

@@ -20,6 +20,7 @@ FIRES = {"replica-divergence": "test_batches_of_one_leader_epoch_that_differ_are
 SILENT = {"replica-divergence": "test_replicas_of_healthy_partitions_do_not_diverge"}
 
 CODE = "replica-divergence"
+STOPPED = Path(__file__).resolve().parents[3] / "data" / "stopped-controllers"
 COMMON = "D 9 0 0-4 @0-4 N; D 9 0 5-5 @5 N"
 OLD, NEW = f"{COMMON}; D 1 0 0-1 @6-7 N; D 1 0 2-2 @8 N", f"{COMMON}; D 2 0 0-0 @6 N"
 OLD_EPOCHS, NEW_EPOCHS = {0: 2, 6: 3}, {0: 2, 6: 4}
@@ -43,6 +44,30 @@ def test_batches_of_one_leader_epoch_that_differ_are_critical(tmp_path: Path) ->
     (finding,) = findings(compare(tmp_path))
     assert brief([finding]) == [(CODE, Severity.CRITICAL, 6, 8)]
     assert finding.message.endswith("No leader had both.")
+
+
+def test_leader_changes_of_controllers_that_stopped_in_turn_are_harmless() -> None:
+    """Brokers of 3.9.1: while they stopped one after the other, two became leader and had no majority left."""
+    (finding,) = findings(compare(STOPPED))
+    assert brief([finding]) == [(CODE, Severity.INFO, 418, 418)]
+    assert (finding.evidence["records"], finding.evidence["batches"]) == (0, 1)
+    assert finding.message == (
+        "broker 2 and broker 1 differ at offset 418: 1 batch of leader epoch 15 against 1 batch of leader epoch 16. "
+        "The log of the controller that is elected next decides which of them is kept."
+    )
+
+
+def test_records_of_controllers_that_differ_are_a_warning(tmp_path: Path) -> None:
+    options = {"topic": "__cluster_metadata", "high_watermark": 6}
+    forged(
+        tmp_path,
+        (OLD, {"leader_epochs": OLD_EPOCHS, **options}),
+        (NEW, {"leader_epochs": NEW_EPOCHS, **options}),
+    )
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.WARNING, 6, 8)]
+    assert "truncates_to" not in finding.evidence
+    assert finding.message.endswith("The log of the controller that is elected next decides which of them is kept.")
 
 
 def test_one_replica_against_two_is_one_finding(tmp_path: Path) -> None:
