@@ -104,7 +104,7 @@ def test_filters_are_those_of_the_command(filters: dict[str, Any], offsets: list
     [
         ({"topic": "hanging"}, ["hanging-0"]),
         ({"topic": ["hang*", "!*-resolved"]}, ["hanging-0"]),
-        ({"topic": "__consumer_offsets", "partition": ["1-2", 4]}, [f"__consumer_offsets-{n}" for n in (1, 2, 4)]),
+        ({"topic": ["open", "epochs"], "partition": ["0-2", 4]}, ["epochs-0", "open-0"]),
         ({"topic": ["open", "epochs"], "partition": 0}, ["epochs-0", "open-0"]),
     ],
     ids=str,
@@ -141,7 +141,7 @@ def test_a_dump_lists_its_files() -> None:
     dump = kforensics.dump(BROKER, topic="hanging")
     title, *kinds, tables = repr(dump).splitlines()
     assert title.startswith(f"{len(dump.files)} files of 1 partition, ")
-    assert kinds[0].split()[:2] == ["log", "1"]
+    assert ["log", "1"] in [line.split()[:2] for line in kinds]
     assert tables.startswith("tables: batches, ")
     assert f"<b>{title}</b>" in dump._repr_html_()
 
