@@ -142,7 +142,7 @@ def test_a_dump_lists_its_files() -> None:
     title, *kinds, tables = repr(dump).splitlines()
     assert title.startswith(f"{len(dump.files)} files of 1 partition, ")
     assert ["log", "1"] in [line.split()[:2] for line in kinds]
-    assert tables.startswith("tables: batches, ")
+    assert tables.startswith("tables: files, batches, ")
     assert f"<b>{title}</b>" in dump._repr_html_()
 
 
