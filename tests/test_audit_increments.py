@@ -169,7 +169,7 @@ def test_indexes_that_have_changed_are_compared_with_the_log(tmp_path: Path, kin
     [
         {"as_of": NOW - 40 * 3_600_000},
         {"as_of": NOW + 3_000},
-        {"settings": {"producer.id.expiration.ms": "1"}},
+        {"settings": {"producer.id.expiration.ms": "3600000"}},
         {"topic": "orders"},
         {"records": True},
     ],

@@ -18,6 +18,7 @@ VALUE = b"v" * 400
 # Segments before the first round, and transactions in each.
 SEGMENTS, TRANSACTIONS = 14, 12
 HOUR_MS = 3_600_000
+LATE_MS = 2 * HOUR_MS
 
 
 @dataclass(slots=True)
@@ -43,19 +44,22 @@ class GrowingLog:
     first_dirty: int | None = None
 
     def append(self, transactions: int) -> None:
-        """Append transactions of several producers, every fourth of which is aborted, and the last of which is open."""
+        """Append transactions of several producers: every fourth is aborted, and the last is open.
+
+        The second one begins with a record that is two hours old.
+        """
         for number in range(transactions):
             producer = 1 + (self.end + number) % PRODUCERS
-            for _ in range(2):
+            for late in (LATE_MS if number == 1 else 0, 0):
                 sequence = self._sequence(producer)
-                self._add(f"D {producer} 0 {sequence}-{sequence + 1} @{self.end}-{self.end + 1} T", 2)
+                self._add(f"D {producer} 0 {sequence}-{sequence + 1} @{self.end}-{self.end + 1} T", 2, late)
             if number < transactions - 1:
                 outcome = "A" if number % 4 == 3 else "C"
                 self._add(f"M {producer} 0 {outcome} {self.coordinator} @{self.end}", 1)
 
-    def _add(self, text: str, offsets: int) -> None:
+    def _add(self, text: str, offsets: int, late: int = 0) -> None:
         self.time += 1000
-        self.segments[max(self.segments)].append(f"{text} ts {NOW + self.time}")
+        self.segments[max(self.segments)].append(f"{text} ts {NOW + self.time - late}")
         self.end += offsets
 
     def _sequence(self, producer: int) -> int:
