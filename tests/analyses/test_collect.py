@@ -91,6 +91,7 @@ def test_logs_and_indexes_fit_each_other_while_they_are_written(log_dir: Path, t
     """A writer appends to the log before it appends to the index, as brokers do; each copy has both or none."""
     (log, index), stop = (log_dir / "orders-0" / f"{NAME}.{kind}" for kind in ("log", "txnindex")), threading.Event()
     log.write_bytes(b"")
+    index.touch()
 
     def write() -> None:
         with log.open("ab", buffering=0) as logged, index.open("ab", buffering=0) as indexed:

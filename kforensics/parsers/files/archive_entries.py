@@ -315,7 +315,7 @@ def _tar_entry(stream: ForwardFile, member: tarfile.TarInfo) -> ArchiveRow:
                     return
                 yield Block(position, data)
                 position += len(data)  # noqa: PLW2901  # the position in the range
-        yield Block(member.size, b"")  # a sparse file may end with a hole
+        yield Block(member.size, b"")  # a sparse file may end without data
 
     return ArchiveEntry(member.name, member.isdir(), time_ns, None if repeats else member.size, repeats, blocks)
 

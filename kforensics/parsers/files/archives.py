@@ -57,7 +57,7 @@ from kforensics.parsers.format.layouts import ENTRY_PREFIX
 
 __all__ = ["Unpacked", "archive_at", "unpacked_path"]
 
-# What the last suffix stands for. A stream that is not a tar is one file.
+# What the last suffix means. A stream that is not a tar is one file.
 KINDS = {"gz": GZIP, "tgz": GZIP, "zst": ZSTD, "tzst": ZSTD, "tar": TAR, "zip": ZIP}
 PREFIX = "kforensics-unpacked-"
 LIMIT_VARIABLE = "KFORENSICS_UNPACK_LIMIT"

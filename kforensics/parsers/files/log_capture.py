@@ -29,7 +29,7 @@ from kforensics.parsers.files.source import INSIDE, LocalSource, is_archive_name
 
 __all__ = ["LogContent", "LogFile", "LogFiles", "find_log_files"]
 
-# Those of which the order matters; other topics come before them, and checkpoints after them.
+# Those whose order matters; other topics come before them, and checkpoints after them.
 LATE_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE, METADATA_TOPIC)
 # How often the files of a partition are opened until none was written meanwhile.
 TRIES = 50

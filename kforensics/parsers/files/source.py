@@ -223,12 +223,12 @@ def open_source(path: str | os.PathLike[str]) -> LocalSource | RemoteSource:
 # of standard input.
 ARCHIVES = (".tar.gz", ".tgz", ".gz", ".tar.zst", ".tzst", ".zst", ".tar", ".zip")
 INSIDE, STDIN = "!", "-"
-# The environment variable that tells the processes that this one starts what it has unpacked.
+# The environment variable in which processes that this one starts find what it has unpacked.
 UNPACKED = "KFORENSICS_UNPACKED"
 
 
 def is_archive_name(path: str) -> bool:
-    """Return whether a path has the suffix of an archive, or stands for standard input."""
+    """Return whether a path has the suffix of an archive, or is that of standard input."""
     return path == STDIN or path.endswith(ARCHIVES)
 
 
