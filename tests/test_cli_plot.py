@@ -20,6 +20,7 @@ ARGUMENTS = {
     "damage": ("--topic", "torn"),
     "sequences": ("--topic", "interleaved"),
     "batch-sizes": (),
+    "batching": (),
     "compression": (),
     "timeline": (),
 }

@@ -31,7 +31,7 @@ def plot(
 
     Args:
         chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``costs``, ``sequences``,
-            ``batch-sizes``, ``compression``, ``damage`` or ``timeline``.
+            ``batch-sizes``, ``batching``, ``compression``, ``damage`` or ``timeline``.
         paths: log directories, partition folders, files, archives, globs or URIs.
         topic: the topic to show.
         partition: the partition of the topic.
@@ -135,6 +135,12 @@ def _batch_sizes(shown: _Shown) -> Plot:
     return plots.batch_sizes(shown.rows("batches"))
 
 
+def _batching(shown: _Shown) -> Plot:
+    from kforensics import plots
+
+    return plots.batching(shown.rows("batches"))
+
+
 def _compression(shown: _Shown) -> Plot:
     from kforensics import plots
 
@@ -171,6 +177,7 @@ _CHARTS: dict[str, Callable[[_Shown], Plot]] = {
     "costs": _costs,
     "sequences": _sequences,
     "batch-sizes": _batch_sizes,
+    "batching": _batching,
     "compression": _compression,
     "damage": _damage,
     "timeline": _timeline,

@@ -13,8 +13,8 @@ from kforensics.errors import UsageError
 app = typer.Typer(add_completion=False)
 
 NAMES = (
-    "lso, lso-time, transactions, transactions-time, atomicity, costs, sequences, batch-sizes, compression, damage, "
-    "timeline"
+    "lso, lso-time, transactions, transactions-time, atomicity, costs, sequences, batch-sizes, batching, "
+    "compression, damage, timeline"
 )
 
 

@@ -14,7 +14,7 @@ if find_spec("altair") is None:
     raise MissingExtraError("plots", "altair")
 
 from kforensics.plots.atomicity import atomicity, transaction_costs
-from kforensics.plots.batch_sizes import batch_sizes, compression, stored_compression
+from kforensics.plots.batch_sizes import batch_sizes, batching, compression, stored_compression
 from kforensics.plots.chart import MAX_MARKS, Plot
 from kforensics.plots.damage_map import damage_map
 from kforensics.plots.html_page import offline, page
@@ -28,6 +28,7 @@ __all__ = [
     "Plot",
     "atomicity",
     "batch_sizes",
+    "batching",
     "compression",
     "damage_map",
     "lso",

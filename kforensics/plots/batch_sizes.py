@@ -1,4 +1,4 @@
-"""Charts of the sizes of batches and of their compression."""
+"""Charts of the sizes of batches, of their records over time, and of their compression."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.forensics.core.formatting import format_size
+from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.plots.chart import (
     MIN_HEIGHT,
     ChartRows,
@@ -19,6 +19,7 @@ from kforensics.plots.chart import (
     chart_data,
     column_numbers,
     make_plot,
+    time_axis,
     to_table,
     tooltips,
 )
@@ -42,6 +43,9 @@ CODEC_ORDER = [*CODEC_COLORS]
 BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SIZE_TITLE = "batch size: at least this, less than twice as much"
 BAR_HEIGHT = 26
+# Producers and intervals of time that are drawn; further producers are one line.
+MAX_PRODUCERS, MAX_INTERVALS = 8, 100
+OTHERS = "other producers"
 BATCH_HEADER_SIZE = 61  # DefaultRecordBatch.RECORD_BATCH_OVERHEAD
 VARINT_LIMITS = np.array([1 << bits for bits in range(7, 64, 7)], np.uint64)
 
@@ -83,6 +87,79 @@ def batch_sizes(batches: Tabular) -> Plot:
     )
     count, size = (int(column_numbers(histogram, name).sum()) for name in ("batches", "bytes"))
     return make_plot([bars], "Batch sizes", [f"{count:,} data batches, {format_size(size)}"])
+
+
+def batching(batches: Tabular) -> Plot:
+    """Return how many records the batches of each producer have over time, and how long their first records waited.
+
+    The first record of a batch waited at least until the last one was created. Batches with ``LogAppendTime`` do not
+    show that, and have no wait.
+
+    Args:
+        batches: the table ``batches``, of any number of partitions.
+
+    Examples:
+        >>> log = kforensics.open("sample_logs/transactions-v2/broker-1/interleaved-0")
+        >>> kforensics.plots.batching(log.batches).to_dict()["title"]["text"]
+        'Records per batch'
+    """
+    data = _data_batches(to_table(batches))
+    data = data.filter(pc.greater_equal(pc.fill_null(data["max_timestamp"], -1), 0))
+    times, created = column_numbers(data, "max_timestamp"), data["timestamp_type"].to_numpy() == "CreateTime"
+    waits = np.where(created, np.maximum(times - column_numbers(data, "base_timestamp"), 0), -1)
+    rows = _intervals(column_numbers(data, "producer_id"), times, column_numbers(data, "count"), waits)
+    points = (
+        alt.Chart(chart_data(rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("time:Q", **time_axis("time", [row["time"] for row in rows])),
+            y=alt.Y("records per batch:Q", axis=alt.Axis(tickMinStep=1)),
+            color=alt.Color("producer:N"),
+            tooltip=tooltips("producer", "batches", "records per batch", "wait ms"),
+        )
+    )
+    wait = _mean_text(waits)
+    lines = [
+        format_count(len(times), "data batch", "data batches"),
+        f"from the first to the last record of a batch: {wait} ms on average" if wait else "",
+    ]
+    return make_plot([points], "Records per batch", lines)
+
+
+def _intervals(producers: NumberArray, times: NumberArray, counts: NumberArray, waits: NumberArray) -> ChartRows:
+    """Return the batches of each producer in each interval of time; the intervals are as few as a chart can show."""
+    if not len(times):
+        return []
+    ids, numbers, sizes = np.unique(producers, return_inverse=True, return_counts=True)
+    ranks = np.argsort(np.argsort(-sizes, kind="stable"), kind="stable")
+    drawn = np.minimum(ranks[numbers], MAX_PRODUCERS)
+    names = dict(zip(ranks.tolist(), map(_producer_name, ids.tolist()), strict=True)) | {MAX_PRODUCERS: OTHERS}
+    width = int(np.ptp(times)) // MAX_INTERVALS + 1
+    keys, rows = np.stack([drawn, times // width], axis=1), ChartRows()
+    groups, owner = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(owner.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(owner.ravel(), minlength=len(groups)))
+    for (rank, interval), members in zip(groups.tolist(), np.split(order, ends[:-1]), strict=True):
+        rows.append(
+            {
+                "producer": names[rank],
+                "time": interval * width,
+                "batches": len(members),
+                "records per batch": round(float(counts[members].mean()), 2),
+                "wait ms": _mean_text(waits[members]),
+            }
+        )
+    return rows
+
+
+def _producer_name(producer_id: int) -> str:
+    return "no producer id" if producer_id < 0 else f"producer {producer_id}"
+
+
+def _mean_text(waits: NumberArray) -> str:
+    """Return the mean of the known times; empty if none is known."""
+    known = waits[waits >= 0]
+    return f"{known.mean():.1f}" if len(known) else ""
 
 
 def _size_name(size: int) -> str:

@@ -53,6 +53,9 @@ PRODUCER_BATCH_HEADINGS = (
     TableColumn("largest", 6),
     TableColumn("fill", 3),
     TableColumn("compression ratio", 2, is_text=True),
+    TableColumn("wait ms", 7),
+    TableColumn("in 10 ms", 9),
+    TableColumn("in 100 ms", 8),
 )
 # Split keys and producers listed; the tables have all of them.
 MAX_LISTED = 10
@@ -171,4 +174,18 @@ def _producer(producer_id: int, rows: list[dict[str, Any]]) -> tuple[str, ...]:
         str(max(row["most_records"] for row in rows)),
         format_share(size / batches / largest),
         ratio,
+        _mean_wait(rows),
+        *(_joined(rows, name) for name in ("batches_10ms", "batches_100ms")),
     )
+
+
+def _mean_wait(rows: list[dict[str, Any]]) -> str:
+    """Return the mean time from the first to the last record of a batch in ms; empty if no batch has such times."""
+    timed = [row for row in rows if row["mean_wait_ms"] is not None]
+    batches = sum(row["batches"] for row in timed)
+    return f"{sum(row['mean_wait_ms'] * row['batches'] for row in timed) / batches:.1f}" if timed else ""
+
+
+def _joined(rows: list[dict[str, Any]], name: str) -> str:
+    counts = [row[name] for row in rows]
+    return "" if None in counts else str(sum(counts))

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kforensics
-from kforensics.plots import batch_sizes, compression, stored_compression
+from kforensics.plots import batch_sizes, batching, compression, stored_compression
 from tests.command import SAMPLES
 from tests.plots.drawn import layers
 
@@ -117,3 +117,36 @@ def test_no_batches_are_an_empty_chart(log: kforensics.Opened) -> None:
     none = log.batches.to_arrow().slice(0, 0)
     assert layers(batch_sizes(none)) == [[]]
     assert layers(compression(none, log.records)) == [[], []]
+
+
+def test_every_batch_is_in_a_point_of_its_producer(log: kforensics.Opened) -> None:
+    (points,) = layers(batching(log.batches))
+    data = [batch for batch in log.batches.to_pylist() if not batch["is_control"] and batch["max_timestamp"] >= 0]
+    assert sum(point["batches"] for point in points) == len(data)
+    records = sum(point["batches"] * point["records per batch"] for point in points)
+    assert records == pytest.approx(sum(batch["count"] for batch in data), rel=0.001)
+    assert len({point["producer"] for point in points}) == 9
+    assert len({point["time"] for point in points}) <= 102
+
+
+def test_a_wait_is_the_time_from_the_first_to_the_last_record() -> None:
+    rows = {
+        "producer_id": [1, 1, 2, -1],
+        "base_timestamp": [100, 200, 300, 400],
+        "max_timestamp": [110, 230, 300, 900],
+        "timestamp_type": ["CreateTime", "CreateTime", "LogAppendTime", "CreateTime"],
+        "count": [2, 4, 1, 1],
+        "is_control": [False] * 4,
+    }
+    (points,) = layers(batching(pa.table(rows)))
+    waits = {(point["producer"], point["records per batch"]): point["wait ms"] for point in points}
+    assert waits == {
+        ("producer 1", 2.0): "10.0",
+        ("producer 1", 4.0): "30.0",
+        ("producer 2", 1.0): "",
+        ("no producer id", 1.0): "500.0",
+    }
+
+
+def test_no_batches_have_no_points(log: kforensics.Opened) -> None:
+    assert layers(batching(log.batches.to_arrow().slice(0, 0))) == [[]]

@@ -217,6 +217,12 @@ def _batches(row: Row, largest: dict[int, int]) -> dict[str, Any]:
         "records_per_batch": row["records"] / batches,
         "fill": row["bytes"] / batches / largest[producer_id],
         "compression_ratio": row["plain_bytes"] / row["stored_bytes"] if row["stored_bytes"] else None,
+        "mean_wait_ms": row["wait_ms"] / row["timed"] if row["timed"] else None,
+        "most_wait_ms": row["most_wait_ms"] if row["timed"] else None,
+        **{
+            column: batches - row["timed"] + row[joined] if row["timed"] else None
+            for column, joined in (("batches_10ms", "joined_10ms"), ("batches_100ms", "joined_100ms"))
+        },
         "first_timestamp": None if row["first_timestamp"] == NO_MINIMUM else row["first_timestamp"],
         "last_timestamp": None if row["last_timestamp"] < 0 else row["last_timestamp"],
     }

@@ -27,7 +27,7 @@ from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns, c
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, IntArray
-from kforensics.parsers.format.rows import ignore_damage
+from kforensics.parsers.format.rows import TRANSACTIONAL_BIT, ignore_damage
 from kforensics.parsers.kernels.policy import MIN_RECORD_BYTES, KernelLoader, KernelPolicy, kernels_for
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.file_rows import ReadOptions
@@ -160,10 +160,11 @@ class _KeyReader:
         self._state, self._kernels, self._workers = state, kernels, workers
         self._hidden = partition_reader(state, kernels, workers).hidden
         self.counts, self.keys, self.totals = KeyCounts(), keys, BatchTotals.empty()
+        self._markers = 0
 
     def read(self, split: SegmentSplit) -> None:
         """Read a split."""
-        batches = self._batches(split)
+        batches, markers_before = self._batches(split)
         is_hidden, sizes = hidden_batches(batches, self._hidden), BatchSizes(batches)
         reading = ReadOptions(records=True, start=split.start, stop=split.stop)
         segment = self._state.partition.segments[split.segment]
@@ -179,7 +180,7 @@ class _KeyReader:
                 sizes.add(columns, batch)
                 self._add_keys(columns, batches, batch, is_hidden[batch], split.segment)
         self.counts += KeyCounts(unread=int((sizes.read_records < batches.count).sum()))
-        self.totals.add(sizes.finish())
+        self.totals.add(sizes.finish(), markers_before[sizes.read_records > 0])
 
     def _add_keys(
         self, columns: KeyColumns, batches: BatchColumns, batch: IntArray, is_hidden: BoolArray, segment: int
@@ -195,8 +196,11 @@ class _KeyReader:
         if len(keyed):
             self.keys.add(_key_rows(columns.take(keyed), batches.producer_id[batch[keyed]], segment))
 
-    def _batches(self, split: SegmentSplit) -> BatchColumns:
-        """Return the data batches of a split with a valid checksum."""
+    def _batches(self, split: SegmentSplit) -> tuple[BatchColumns, IntArray]:
+        """Return the data batches of a split with a valid checksum.
+
+        With them comes how many markers are before each transactional one: the end of a transaction flushes a producer.
+        """
         with open_source(self._state.partition.segments[split.segment].path) as source:
             chunks = batch_chunks(
                 source,
@@ -207,9 +211,16 @@ class _KeyReader:
                 stop=split.stop,
                 workers=self._workers,
             )
-            batches = concat_batches([chunk[chunk.control == NO_CONTROL] for chunk in chunks])
+            data, before = list[BatchColumns](), [np.zeros(0, "i8")]
+            for chunk in chunks:
+                is_data = chunk.control == NO_CONTROL
+                markers = self._markers + np.cumsum(~is_data)
+                data.append(chunk[is_data])
+                before.append(np.where(chunk.attributes[is_data] & TRANSACTIONAL_BIT, markers[is_data], 0))
+                self._markers += int((~is_data).sum())
+        batches = concat_batches(data)
         self.counts += KeyCounts(unread=int((~batches.crc_valid).sum()))
-        return batches[batches.crc_valid]
+        return batches[batches.crc_valid], np.concatenate(before)[batches.crc_valid]
 
 
 def _batch_indexes(columns: KeyColumns, batches: BatchColumns) -> tuple[IntArray, BoolArray]:

@@ -12,7 +12,7 @@ from kforensics.forensics.keys.key_columns import KeyColumns, record_sizes
 from kforensics.forensics.keys.key_rows import NO_MINIMUM
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import IntArray
-from kforensics.parsers.format.rows import CODEC_MASK
+from kforensics.parsers.format.rows import CODEC_MASK, LOG_APPEND_TIME_BIT
 from kforensics.parsers.log.records import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -31,14 +31,27 @@ PRODUCER_BATCHES = np.dtype(
         ("stored_bytes", "i8"),  # stored size of the same records
         ("first_timestamp", "i8"),  # NO_MINIMUM if no record has a timestamp
         ("last_timestamp", "i8"),
+        ("timed", "i8"),  # batches whose records have times of their own
+        ("wait_ms", "i8"),  # from the first to the last record of each of these
+        ("most_wait_ms", "i8"),  # of one batch
+        ("joined_10ms", "i8"),  # how many batches these would be if those begun in the same 10 ms were one
+        ("joined_100ms", "i8"),  # and in the same 100 ms
     ]
 )
-SUMS = ("batches", "records", "keyless", "bytes", "plain_bytes", "stored_bytes")
-HIGHEST = ("most_records", "most_bytes", "last_timestamp")
+SUMS = ("batches", "records", "keyless", "bytes", "plain_bytes", "stored_bytes", "timed", "wait_ms")
+HIGHEST = ("most_records", "most_bytes", "last_timestamp", "most_wait_ms")
+LINGERS = {"joined_10ms": 10, "joined_100ms": 100}
+# The default of batch.size, which limits joined batches; producers compare the uncompressed size with it.
+BATCH_SIZE = 1 << 14
 # When a batch was written: shows in which order a producer moved from partition to partition.
 BATCH_TIME = np.dtype([("producer_id", "i8"), ("first_timestamp", "i8"), ("last_timestamp", "i8"), ("records", "i8")])
+# Batches that would be one, if it were not for its size: begun by a producer in the same interval.
+BATCH_RUN = np.dtype([("producer_id", "i8"), ("flush", "i8"), ("interval", "i8"), ("size", "i8"), ("batches", "i8")])
+RUN_KEY = ("producer_id", "flush", "interval")
 ProducerBatchesArray: TypeAlias = "npt.NDArray[np.void]"
 BatchTimeArray: TypeAlias = "npt.NDArray[np.void]"
+BatchRunArray: TypeAlias = "npt.NDArray[np.void]"
+NO_RUNS = np.empty(0, BATCH_RUN)
 # The times of the first batches with a producer id are kept, up to this number per partition.
 MAX_BATCH_TIMES = 1 << 14
 
@@ -50,25 +63,65 @@ class BatchTotals:
     Attributes:
         producers: PRODUCER_BATCHES, by producer id.
         batch_times: BATCH_TIMEs of the first batches.
+        open_runs: by field of LINGERS, the last BATCH_RUN of each producer.
     """
 
     producers: ProducerBatchesArray
     batch_times: BatchTimeArray
+    open_runs: dict[str, BatchRunArray]
 
     @classmethod
     def empty(cls) -> BatchTotals:
         """Return the totals of no batches."""
-        return cls(np.empty(0, PRODUCER_BATCHES), np.empty(0, BATCH_TIME))
+        return cls(np.empty(0, PRODUCER_BATCHES), np.empty(0, BATCH_TIME), dict.fromkeys(LINGERS, NO_RUNS))
 
-    def add(self, batches: ProducerBatchesArray) -> None:
-        """Add PRODUCER_BATCHES, one per batch, in log order."""
-        self.producers = totals_by_producer(concat_rows([self.producers, totals_by_producer(batches)]))
+    def add(self, batches: ProducerBatchesArray, flush: IntArray) -> None:
+        """Add batches.
+
+        Args:
+            batches: PRODUCER_BATCHES, one per batch, in log order.
+            flush: by batch, how many flushes are known to be before it in the partition: no batch spans one.
+        """
+        joined = [self._join(name, batches, flush) for name in LINGERS]
+        self.producers = totals_by_producer(concat_rows([self.producers, totals_by_producer(batches), *joined]))
         free = MAX_BATCH_TIMES - len(self.batch_times)
         with_id = np.flatnonzero((batches["producer_id"] >= 0) & (batches["last_timestamp"] >= 0))[:free]
         batch_times = np.empty(len(with_id), BATCH_TIME)
         for name in BATCH_TIME.names or ():
             batch_times[name] = batches[name][with_id]
         self.batch_times = concat_rows([self.batch_times, batch_times])
+
+    def _join(self, name: str, batches: ProducerBatchesArray, flush: IntArray) -> ProducerBatchesArray:
+        """Return PRODUCER_BATCHES with nothing but how many batches there would be, less what was counted before."""
+        (timed,) = np.nonzero(batches["timed"])
+        before, rows = self.open_runs[name], np.empty(len(timed), BATCH_RUN)
+        rows["producer_id"], rows["flush"], rows["batches"] = batches["producer_id"][timed], flush[timed], 1
+        rows["interval"] = batches["first_timestamp"][timed] // LINGERS[name]
+        rows["size"] = np.maximum(batches["plain_bytes"], batches["bytes"])[timed]
+        rows = concat_rows([before, rows])
+        rows = take_rows(rows, np.argsort(rows["producer_id"], kind="stable"))
+        runs = _runs(rows)
+        self.open_runs[name] = runs[np.append(runs["producer_id"][1:] != runs["producer_id"][:-1], True)[: len(runs)]]
+        joined = np.zeros(len(runs) + len(before), PRODUCER_BATCHES)
+        joined["first_timestamp"], joined["last_timestamp"] = NO_MINIMUM, -1
+        joined["producer_id"] = np.append(runs["producer_id"], before["producer_id"])
+        joined[name] = np.append(_joined(runs), -_joined(before))
+        return joined
+
+
+def _runs(rows: BatchRunArray) -> BatchRunArray:
+    """Return each run of BATCH_RUNs with the same key as one."""
+    differs = np.any([rows[name][1:] != rows[name][:-1] for name in RUN_KEY], axis=0)
+    starts = np.flatnonzero(np.append(True, differs)[: len(rows)])
+    runs = take_rows(rows, starts)
+    for name in ("size", "batches") if len(rows) else ():
+        runs[name] = np.add.reduceat(rows[name], starts)
+    return runs
+
+
+def _joined(runs: BatchRunArray) -> IntArray:
+    """Return how many batches each run would be."""
+    return np.minimum(-(-runs["size"] // BATCH_SIZE), runs["batches"])
 
 
 def totals_by_producer(rows: ProducerBatchesArray) -> ProducerBatchesArray:
@@ -78,7 +131,7 @@ def totals_by_producer(rows: ProducerBatchesArray) -> ProducerBatchesArray:
     rows = take_rows(rows, np.argsort(rows["producer_id"], kind="stable"))
     starts = np.flatnonzero(np.append(True, rows["producer_id"][1:] != rows["producer_id"][:-1]))
     totals = take_rows(rows, starts)
-    for name in SUMS:
+    for name in (*SUMS, *LINGERS):
         totals[name] = np.add.reduceat(rows[name], starts)
     for name in HIGHEST:
         totals[name] = np.maximum.reduceat(rows[name], starts)
@@ -141,4 +194,10 @@ class BatchSizes:
         rows["stored_bytes"] = np.where(is_complete, stored, 0)
         rows["plain_bytes"] = np.where(is_complete, np.where(self._is_compressed, self._plain, 0)[filled], 0)
         rows["plain_bytes"] += np.where(is_complete & ~self._is_compressed[filled], stored, 0)
+        has_times = (self._first_timestamp[filled] != NO_MINIMUM) & (
+            batches.attributes[filled] & LOG_APPEND_TIME_BIT == 0
+        )
+        rows["timed"] = has_times
+        rows["wait_ms"] = np.where(has_times, self._last_timestamp[filled] - rows["first_timestamp"], 0)
+        rows["most_wait_ms"] = rows["wait_ms"]
         return rows
