@@ -289,21 +289,21 @@ most int64 largest number of partitions or records; null for all
 transactions int64 ended transactions with known partitions
 records int64 their records in the available partitions
 bytes int64 size of the batches of these records
-markers int64 their available markers, each of which takes an offset
+markers int64 their available markers; each takes an offset
 marker_bytes int64 size of these markers
 begin_p50_ms int64 time between first record and start in ms: half of them took at most this; null if unknown
 begin_p90_ms int64 the same for 90 of 100
 begin_p99_ms int64 the same for 99 of 100
-prepare_p50_ms int64 from the decision to the first marker, in ms, likewise
+prepare_p50_ms int64 from the decision to the first marker, in ms: the median
 prepare_p90_ms int64 the same for 90 of 100
 prepare_p99_ms int64 the same for 99 of 100
-markers_p50_ms int64 from the first to the last marker, in ms, likewise
+markers_p50_ms int64 from the first to the last marker, in ms: the median
 markers_p90_ms int64 the same for 90 of 100
 markers_p99_ms int64 the same for 99 of 100
-complete_p50_ms int64 from the last marker to the Complete record, in ms, likewise
+complete_p50_ms int64 from the last marker to the Complete record, in ms: the median
 complete_p90_ms int64 the same for 90 of 100
 complete_p99_ms int64 the same for 99 of 100
-end_p50_ms int64 from the decision to the Complete record, in ms, likewise
+end_p50_ms int64 from the decision to the Complete record, in ms: the median
 end_p90_ms int64 the same for 90 of 100
 end_p99_ms int64 the same for 99 of 100
 records_per_second float64 records of a transaction by the time from its start to its Complete record; the median
@@ -311,8 +311,8 @@ end_share float64 share of that time after the decision; the median
 fitted_end_ms float64 what the fitted line gives for this number of partitions, in ms; null in other rows
 init_ms float64 typical time of the beginning in ms: mean of the middle half; null but for all
 commit_ms float64 time of the end without markers, by the line; null but for all, and if no line can be fitted
-marker_ms float64 time that each partition adds to the end, by the line; null likewise
-residual_ms float64 how far typical ends are from the line, in ms: root mean square; null likewise
+marker_ms float64 time that each partition adds to the end, by the line; null if none can be fitted
+residual_ms float64 how far typical ends are from the line, in ms: root mean square; null if there is none
 """)
 
 COORDINATOR_TRANSACTIONS = placed_table("coordinator_transactions", "record of `__transaction_state`", RECORDS)

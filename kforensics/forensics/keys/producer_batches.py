@@ -121,7 +121,8 @@ def _runs(rows: BatchRunArray) -> BatchRunArray:
 
 def _joined(runs: BatchRunArray) -> IntArray:
     """Return how many batches each run would be."""
-    return np.minimum(-(-runs["size"] // BATCH_SIZE), runs["batches"])
+    joined: IntArray = np.minimum(-(-runs["size"] // BATCH_SIZE), runs["batches"])
+    return joined
 
 
 def totals_by_producer(rows: ProducerBatchesArray) -> ProducerBatchesArray:

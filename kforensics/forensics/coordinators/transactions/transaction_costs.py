@@ -123,7 +123,7 @@ class Costs:
         partitions: how many partitions it has.
         steps: the time of each of ``STEPS`` in ms, NO_TIME if unknown.
         duration: from its start to its Complete record in ms.
-        records: its records in the available partitions; bytes and markers likewise.
+        records: its records in the available partitions; bytes and markers in the same way.
         bytes: size of its data.
         markers: number of its markers.
         marker_bytes: size of its markers.
