@@ -1,5 +1,8 @@
 """Compiles the kernels into one object file: ``python -m kforensics.parsers.kernels.build > FILE``.
 
+With an operating system, a machine and a folder, ``build linux x86_64 FOLDER``, it writes the libraries there that a
+wheel for them contains. The C compiler of this machine links them or, for another platform, ``ziglang``.
+
 This runs in a process of its own, so that the process that reads logs spends neither time nor memory on numba.
 """
 
@@ -7,8 +10,13 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
+import shutil
+import subprocess  # nosec B404  # for the linker, without a shell
 import sys
+import tempfile
 import zlib
+from pathlib import Path
 from typing import Any
 
 # All functions are optimised together at the end, so numba need not optimise each of them.
@@ -25,7 +33,7 @@ from kforensics.parsers.kernels.column_kernels import batch_columns, record_colu
 from kforensics.parsers.kernels.hash_kernel import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
 from kforensics.parsers.kernels.line_kernel import lines
-from kforensics.parsers.kernels.target import CRC_INSTRUCTION, Target, this_processor
+from kforensics.parsers.kernels.target import CRC_INSTRUCTION, TARGETS, Target, this_processor
 
 ENTRY_POINTS = (whole_batches, batch_headers, whole_records, lines, batch_columns, record_columns, record_hashes)
 # Functions of the C library, which every process has.
@@ -60,9 +68,9 @@ def kernel_code() -> str:
         linked.link_in(llvm.parse_assembly(text))
     for native_name, name in names.items():
         linked.get_function(native_name).name = name
-    for function in linked.functions:
-        if not function.is_declaration and not function.name.startswith(PREFIX):
-            function.linkage = "internal"
+    for symbol in (*linked.functions, *linked.global_variables):
+        if not symbol.is_declaration and not symbol.name.startswith(PREFIX):
+            symbol.linkage = "internal"
     return str(linked)
 
 
@@ -86,9 +94,13 @@ def object_file(code: str, target: Target) -> bytes:
     flag = int(target.has_crc_instruction)
     module.link_in(llvm.parse_assembly(f"@{CRC_INSTRUCTION} = constant i8 {flag}"))
     module.get_global_variable(CRC_INSTRUCTION).linkage = "internal"
-    machine = llvm.Target.from_default_triple().create_target_machine(
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = target.triple or llvm.get_default_triple()
+    machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small"
     )
+    module.triple, module.data_layout = triple, str(machine.target_data)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     # Optimising across functions shows that no kernel raises. After the first pass has inlined functions, the second
     # one sees which are never called.
@@ -102,8 +114,40 @@ def object_file(code: str, target: Target) -> bytes:
     return compiled
 
 
-if __name__ == "__main__":
-    compiled = object_file(kernel_code(), this_processor())
+def _link(code: bytes, library: Path, system: str, machine: str) -> None:
+    """Write a library that contains an object file.
+
+    Raises:
+        RuntimeError: there is no linker, or it fails.
+    """
+    own = shutil.which("cc") if (system, machine) == (sys.platform, platform.machine()) else None
+    other = f"{'aarch64' if machine == 'arm64' else machine}-{'macos' if system == 'darwin' else 'linux-gnu'}"
+    driver = [own] if own else [sys.executable, "-P", "-m", "ziglang", "cc", "-target", other]
+    options = ["-shared", "-nostdlib", "-s", "-Wl,-z,relro,-z,now,-z,noexecstack"]
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        file.write(code)
+        file.flush()
+        words = [*driver, *(["-dynamiclib"] if system == "darwin" else options), "-o", str(library), file.name]
+        done = subprocess.run(  # noqa: S603  # nosec B603  # a compiler, without a shell
+            words, capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(f"linking failed: {(done.stderr.splitlines() or ['no reason given'])[-1]}")
+
+
+def main() -> None:
+    """Write what the arguments ask for, see above."""
+    code = kernel_code()
+    if len(sys.argv) > 1:
+        system, machine, folder = sys.argv[1:]
+        for name, target in TARGETS[system, machine].items():
+            _link(object_file(code, target), Path(folder, name), system, machine)
+        return
+    compiled = object_file(code, this_processor())
     # A full disk may pass unnoticed here, so the reader verifies the checksum.
     sys.stdout.buffer.write(zlib.crc32(compiled).to_bytes(4) + compiled)
     sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

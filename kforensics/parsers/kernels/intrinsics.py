@@ -6,15 +6,16 @@ here checks bounds: a kernel checks its limits before it loads.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
 from kforensics.parsers.kernels.compiler import inlined
-from kforensics.parsers.kernels.target import CRC_INSTRUCTION
+from kforensics.parsers.kernels.target import CRC_INSTRUCTION, this_processor
 
 Load = Callable[[int], int]
 Store = Callable[[int, int], None]
@@ -163,6 +164,10 @@ def _has_crc_instruction(_typing: Any) -> Any:
 
 has_crc_instruction: Callable[[], bool] = intrinsic(_has_crc_instruction)
 """Return whether the processor has the instruction; a constant once the kernels are compiled for a processor."""
+
+# For functions that numba compiles one by one, as tests do.
+_FLAG = ctypes.c_uint8(this_processor().has_crc_instruction)
+binding.add_symbol(CRC_INSTRUCTION, ctypes.addressof(_FLAG))
 
 
 def _shift_right(_typing: Any, _value: Any, _bits: Any) -> Any:

@@ -1,9 +1,10 @@
 """The compiled kernels: where they are cached, and how they are compiled and loaded.
 
-A separate process compiles them once per processor type into an object file. That file is cached with Python's own
-compiled files or, if that folder is not writable, in the user's cache folder or the temporary folder. It is loaded only
-if no other user could have written it: the file and its folder belong to this user or root. Loading it takes
-llvmlite alone: 40 ms, compared to the half second until numba has its first kernel.
+A wheel for a platform brings them in a library, see ``target``, which is loaded in a millisecond. Otherwise a separate
+process compiles them once per processor type into an object file. That file is cached with Python's own compiled files
+or, if that folder is not writable, in the user's cache folder or the temporary folder. It is loaded only if no other
+user could have written it: the file and its folder belong to this user or root. Loading it takes llvmlite alone: 40 ms,
+compared to the half second until numba has its first kernel.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 from weakref import finalize
 
+from kforensics.errors import install_line
 from kforensics.parsers.kernels.request import SLOT_COUNT
+from kforensics.parsers.kernels.target import loaded_object_file, shipped_library, this_processor
 
 if TYPE_CHECKING:
     from subprocess import Popen  # nosec B404  # for its type
@@ -33,9 +36,7 @@ Kernel = Callable[[int], int]
 
 FOLDER = "KFORENSICS_CACHE_DIR"
 CHECKSUM_SIZE = 4
-# Linux: the permissions of mapped code, and the advice that its pages are not needed.
-CODE, MADV_DONTNEED = "r-xp", 4
-COMPILER: Final = "libllvmlite"
+COMPILER = ("numba", "llvmlite")
 # Raised if there is no compiler or no folder, or if the processor is not supported.
 UNAVAILABLE: Final = (OSError, RuntimeError, ImportError)
 # What others than the owner may not do with the cache.
@@ -83,46 +84,27 @@ class Kernels:
         record_hashes: hashes the contents of records, see ``hash_kernel``.
     """
 
-    def __init__(self, code: bytes) -> None:
-        import llvmlite.binding as llvm  # small inputs must not pay for it
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        _release_compiler()
-        self.whole_batches = self._entry_point("whole_batches")
-        self.batch_headers = self._entry_point("batch_headers")
-        self.whole_records = self._entry_point("whole_records")
-        self.lines = self._entry_point("lines")
-        self.batch_columns = self._entry_point("batch_columns")
-        self.record_columns = self._entry_point("record_columns")
-        self.record_hashes = self._entry_point("record_hashes")
+    def __init__(self, entry_point: Callable[[str], Kernel]) -> None:
+        self.whole_batches = entry_point(f"{PREFIX}whole_batches")
+        self.batch_headers = entry_point(f"{PREFIX}batch_headers")
+        self.whole_records = entry_point(f"{PREFIX}whole_records")
+        self.lines = entry_point(f"{PREFIX}lines")
+        self.batch_columns = entry_point(f"{PREFIX}batch_columns")
+        self.record_columns = entry_point(f"{PREFIX}record_columns")
+        self.record_hashes = entry_point(f"{PREFIX}record_hashes")
 
     def poll(self) -> Kernels:
         """Return the kernels, which are loaded already."""
         return self
 
-    def _entry_point(self, name: str) -> Kernel:
-        address = self._engine.get_function_address(f"{PREFIX}{name}")
-        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)
+
+def _of_library(library: ctypes.CDLL) -> Kernels:
+    return Kernels(lambda name: ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)((name, library)))
 
 
-def _release_compiler() -> None:
-    """Release the memory of the compiler's code: 40 MB that are no longer needed.
-
-    Pages that are used again are read from the library's file. Pages that were written to are kept.
-    """
-    with suppress(OSError, AttributeError):
-        madvise = ctypes.CDLL(None).madvise
-        madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-        for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
-            addresses, permissions, *_, path = line.split(maxsplit=5)
-            if COMPILER in path and permissions == CODE:
-                start, end = (int(address, 16) for address in addresses.split("-"))
-                madvise(start, end - start, MADV_DONTNEED)
+def _of_object_file(code: bytes) -> Kernels:
+    address_of = loaded_object_file(code)
+    return Kernels(lambda name: ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address_of(name)))
 
 
 def load_kernels(notify: Notify | None = None, *, compile_missing: bool = True) -> Kernels | None:
@@ -143,9 +125,17 @@ _loaded: dict[bool, Kernels | None] = {}
 
 def _load(notify: Notify | None, *, compile_missing: bool) -> None:
     try:
-        _loaded[compile_missing] = _cached_kernels() or (Compilation(notify).wait() if compile_missing else None)
+        _loaded[compile_missing] = _loaded_kernels() or (Compilation(notify).wait() if compile_missing else None)
     except UNAVAILABLE as error:
-        _give_up(notify, error)
+        if isinstance(error, ImportError) and not compile_missing:
+            _loaded[False] = None  # whoever asks for the compiler is told that it is missing
+        else:
+            _give_up(notify, error)
+
+
+def _loaded_kernels() -> Kernels | None:
+    library = shipped_library()
+    return _of_library(library) if library else _cached_kernels()
 
 
 def _give_up(notify: Notify | None, error: Exception) -> None:
@@ -156,7 +146,9 @@ def _give_up(notify: Notify | None, error: Exception) -> None:
 
 def _report(notify: Notify | None, error: Exception) -> None:
     if notify:
-        notify(f"the fast kernels are unavailable ({error}); continuing in pure Python, which is slower")
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name in COMPILER
+        why = f"this installation has none; to compile them: {install_line('kernels')}" if is_missing else error
+        notify(f"the fast kernels are unavailable ({why}); continuing in pure Python, which is slower")
 
 
 @cache
@@ -186,7 +178,7 @@ def _cached_kernels() -> Kernels | None:
         except UntrustedCacheError as error:
             refused = refused or error
         if code:
-            return Kernels(code)
+            return _of_object_file(code)
     if refused:
         raise refused
     return None
@@ -214,10 +206,8 @@ def _key() -> str:
     """Return a key that differs for other sources, another compiler and other processors."""
     import llvmlite  # small inputs must not pay for it
 
-    from kforensics.parsers.kernels.target import this_processor
-
-    cpu, features, _ = this_processor()
-    texts = [*_sources(), *(text.encode() for text in (llvmlite.__version__, cpu, features))]
+    target = this_processor()
+    texts = [*_sources(), *(text.encode() for text in (llvmlite.__version__, target.cpu, target.features))]
     data = b"\0".join(texts)
     return f"{zlib.crc32(data):08x}{zlib.adler32(data):08x}"
 
@@ -295,12 +285,18 @@ class Compilation:
     """Kernels that a separate process compiles while this one continues. That process ends with this one.
 
     Raises:
+        ModuleNotFoundError: the compiler is not installed.
         OSError: the process cannot be started.
     """
 
     def __init__(self, notify: Notify | None) -> None:
+        import importlib.util
         import subprocess  # nosec B404  # only needed here, without a shell
         import tempfile
+
+        for name in COMPILER:
+            if importlib.util.find_spec(name) is None:
+                raise ModuleNotFoundError(f"there is no {name}", name=name)
 
         self._notify, self._failed = notify, False
         self._kernels: Kernels | None = None
@@ -342,7 +338,7 @@ class Compilation:
         is_cached = any(_write_cache(path, code) for path in _cache_files())
         if self._notify and not is_cached:
             self._notify(f"the compiled kernels cannot be cached; set {FOLDER} to a folder that only you may write")
-        return Kernels(code)
+        return _of_object_file(code)
 
 
 def _stop(process: Popen[bytes]) -> None:

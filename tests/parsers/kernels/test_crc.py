@@ -10,7 +10,7 @@ import pytest
 
 from kforensics.parsers.format.checksums import reference_crc32, reference_crc32c
 from kforensics.parsers.kernels import crc
-from kforensics.parsers.kernels.target import HAS_CRC_INSTRUCTION
+from kforensics.parsers.kernels.target import this_processor
 
 pytestmark = pytest.mark.slow  # compiles kernels of its own
 
@@ -25,7 +25,9 @@ with_instruction = pytest.param(
     crc.crc32c_by_instruction,
     reference_crc32c,
     id="crc32c by instruction",
-    marks=pytest.mark.skipif(not HAS_CRC_INSTRUCTION, reason="this processor has no instruction for CRC-32C"),
+    marks=pytest.mark.skipif(
+        not this_processor().has_crc_instruction, reason="this processor has no instruction for CRC-32C"
+    ),
 )
 FUNCTIONS = [
     with_instruction,
