@@ -27,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples forecast-truth bench scale notebooks jupyter build pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples forecast-truth bench scale notebooks jupyter build wheels pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -102,11 +102,16 @@ notebooks: $(VENV)/test.stamp ## run every notebook from top to bottom
 jupyter: $(VENV)/notebook.stamp $(VENV)/spark.stamp ## open JupyterLab on the notebooks
 	$(RUN) jupyterlab notebooks
 
-build: $(VENV)/dev.stamp ## build sdist and wheel into dist/ and check their contents
+build: $(VENV)/dev.stamp ## build sdist and wheel, with kernels compiled for this platform, into dist/ and check their contents
 	rm -rf dist
-	$(RUN) build
+	PIP_CONSTRAINT=constraints.txt $(RUN) build
 	$(BIN)/python scripts/check_dist.py
 	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files does not accept a .whl
+
+wheels: build ## build the wheels for the other platforms too, into dist/other/
+	set -e; for platform in linux-x86_64 linux-aarch64 darwin-arm64; do \
+		PIP_CONSTRAINT=constraints.txt $(RUN) build --wheel --outdir dist/other --config-setting platform=$$platform; done
+	$(BIN)/python scripts/check_dist.py
 
 pack: build ## build what a Spark cluster needs into dist/: the package as a zip, and an environment for the workers
 	sh scripts/pack_environment.sh $(BIN)/python dist/*.whl dist/environment.tar.gz
@@ -124,11 +129,11 @@ $(VENV)/created.stamp: scripts/venv.sh
 	@touch $@
 
 $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
-	$(PIP_INSTALL) .
+	$(PIP_INSTALL) '.[kernels]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
 $(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/audit.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
-	$(PIP_INSTALL) '.[$*]'
+	$(PIP_INSTALL) '.[kernels,$*]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp
