@@ -16,7 +16,6 @@ from kforensics.errors import InputError
 from kforensics.parsers.files.source import BytesSource, Source
 from kforensics.parsers.format.rows import CODECS
 from kforensics.parsers.kernels import engine as module
-from kforensics.parsers.kernels.batch_checks import SMALL_BATCH
 from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory
 from kforensics.parsers.kernels.library import Kernels, Request, load_kernels
 from kforensics.parsers.kernels.request import SLOT
@@ -250,7 +249,7 @@ def test_a_corrupt_stream_is_declined_and_ends_its_block(compiled: Kernels, code
 
 def test_sizes_that_must_not_be_checksummed_are_declined(compiled: Kernels) -> None:
     """Small batches are always checksummed."""
-    large = batch(record(0, None, bytes(2 * SMALL_BATCH)), record(1), base_offset=4)
+    large = batch(record(0, None, bytes(2 << 14)), record(1), base_offset=4)
     parts = [*batches(2), large, *batches(2, first=3)]
     source = BytesSource(b"".join(parts))
     bit = 1 << len(large).bit_length()
