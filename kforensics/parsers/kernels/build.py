@@ -41,7 +41,7 @@ LIBRARY_FUNCTIONS = {"memcpy", "memmove", "memset"}
 
 
 class _Library(JITCodeLibrary):
-    """The code of one function. numba would link it with that of its callees and compile it, for each function anew."""
+    """The code of one function. numba would link it with that of its callees and compile it, each time."""
 
     texts: list[str] = []  # of all functions  # noqa: RUF012
 

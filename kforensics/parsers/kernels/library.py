@@ -128,7 +128,7 @@ def _load(notify: Notify | None, *, compile_missing: bool) -> None:
         _loaded[compile_missing] = _loaded_kernels() or (Compilation(notify).wait() if compile_missing else None)
     except UNAVAILABLE as error:
         if isinstance(error, ImportError) and not compile_missing:
-            _loaded[False] = None  # whoever asks for the compiler is told that it is missing
+            _loaded[False] = None  # reported when the compiler is needed
         else:
             _give_up(notify, error)
 

@@ -23,7 +23,7 @@ __all__ = ["CRC_INSTRUCTION", "TARGETS", "Target", "loaded_object_file", "shippe
 # Use only the instructions that every processor of the architecture has. For tests, and for processors that report
 # features they lack.
 PORTABLE = "KFORENSICS_PORTABLE_KERNELS"
-# The byte in memory that tells kernels whether the processor computes CRC-32C by an instruction.
+# The byte in memory that is 1 if the processor computes CRC-32C by an instruction.
 CRC_INSTRUCTION = "kforensics_crc_instruction"
 # Linux: the permissions of mapped code, and the advice that its pages are not needed.
 CODE, MADV_DONTNEED = "r-xp", 4

@@ -48,6 +48,14 @@ later = loader.poll()
 again = kernels_for(MIN_COMPILE_BYTES, print)
 print(first is not None, later is not None, again is not None and again.poll() is later is not None)
 """
+# As on a platform without a wheel, where the extra is not installed.
+WITHOUT_COMPILER = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None
+from kforensics.parsers.kernels.policy import MIN_COMPILE_BYTES, kernels_for
+print([kernels_for(size, print) for size in (MIN_COMPILE_BYTES // 2, MIN_COMPILE_BYTES // 4)])
+print([kernels_for(MIN_COMPILE_BYTES, print) for _ in range(3)])
+"""
 AVAILABLE, LOADED = "[True, True, True] False", "True"
 
 
@@ -258,6 +266,12 @@ def test_without_the_compiler_pure_python_continues_after_one_message(tmp_path: 
     sentences = [line for line in lines[:-1] if line != COMPILING]
     assert len(sentences) == 1
     assert re.fullmatch(r"the fast kernels are unavailable \(.*no such thing here\); continuing.*", sentences[0])
+
+
+def test_without_the_extra_large_inputs_report_once_how_to_install_it(tmp_path: Path) -> None:
+    small, sentence, large = run(WITHOUT_COMPILER, tmp_path / "cache")
+    assert (small, large) == ("[None, None]", "[None, None, None]")
+    assert re.fullmatch(r"the fast kernels are unavailable \(.* pip install .*(numba|kernels).*\); continuing .*", sentence)
 
 
 def test_a_compiler_that_dies_silently_is_reported(tmp_path: Path) -> None:
