@@ -101,7 +101,7 @@ def _cells(row: Sequence[Any]) -> tuple[str, ...]:
 
 def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     state = story.state
-    kind = "classic, without members of its own" if state is None else state.kind
+    kind = "classic, without members" if state is None else state.kind
     yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
     yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
     if state is not None:
