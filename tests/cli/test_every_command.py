@@ -71,12 +71,13 @@ REFUSED: dict[str, set[str]] = {
     "verify": NO_TIMES,
     "audit": NO_TIMES,
 }
-# Rows that state the selection: how many incidents or partitions there are, with what findings.
+# Rows that state the selection: how many incidents or partitions there are, with what findings, or with what offsets.
 SUMMED_UP = {
     "audit": ("--code", "--severity", "--partition", "--topic"),
     "scan": ("--code", "--severity"),
     "keys": ("--topic",),
     "transaction-costs": ("--topic", "--partition"),
+    "groups": ("--topic",),
 }
 SUMMED_UP |= {"verify": ()}
 # Commands whose rows no filter that they take leaves out, in the evidence below.
@@ -92,8 +93,13 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     forge(folder, f"D 2 0 0-1 @0-1 N {at}; D 2 0 0-1 @2-3 N {at}; plain @4-5", topic="orders", partition=1)
     damaged = forge(folder, f"D 9 1 0-1 @0-1 T {at}; M 9 1 A 3 @2; plain @3-5; plain @6-8", topic="x")
     patch(file_of(damaged), 3, crc=1)
-    offsets = {0: ("billing", "orders-0", 2), 1: ("billing", "x-0", 9), 2: ("billing", "x-0", 3)}
-    forge_offsets(folder, f"plain @0-0 {at}; plain @1-1 {at}; plain @2-2 {at}", offsets)
+    offsets = {
+        0: ("billing", "orders-0", 2),
+        1: ("billing", "x-0", 9),
+        2: ("billing", "x-0", 3),
+        3: ("other", "x-0", 1),
+    }
+    forge_offsets(folder, f"plain @0-0 {at}; plain @1-1 {at}; plain @2-2 {at}; plain @3-3 {at}", offsets)
     ended = "ended Ongoing 3 0 {y-0} t 3; ended PrepareCommit 3 0 {y-0} t 4; ended CompleteCommit 3 0 {} t 5"
     open_one = "payments Empty 1 0 t 0; payments Ongoing 1 0 {orders-0} t 1; other Empty 2 0 t 2"
     forge_coordinator(folder, f"{open_one}; {ended}")
