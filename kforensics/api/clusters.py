@@ -78,6 +78,12 @@ def groups(paths: Paths, *, group: str | None = None, **evaluation: Unpack[Evalu
 
     Examples:
         >>> kforensics.groups("sample_logs/groups", topic="orders-europe").select(["group", "type", "state", "lag"])
+        groups: 4 rows, one per group
+          group                type      state   lag
+          classic-cooperative  classic   Stable  0
+          modern               consumer  Stable  0
+          regex                consumer  Stable  0
+          simple               classic   Empty   2
     """
     named, errors = parameters_of(**evaluation), list[InputError]()
     question = GroupsQuestion(group, tuple(named["topics"]), tuple(named["numbers"]))

@@ -201,10 +201,13 @@ class _Reading:
         if known.removal is None or known.commit is not None:
             segment, batch, record, _ = decoded
             state = self._states.last.get(decoded.key[0])
-            numbers = (NONE if number is None else number for number in (batch.producer_id, batch.producer_epoch))
             time = NO_TIME if record.timestamp < 0 else record.timestamp
             emptied = NO_TIME if state is None else state.emptied
-            removal = Commit(segment, batch.position, record.offset, *numbers, time, emptied, 0, None, None)
+            producer = (
+                NONE if batch.producer_id is None else batch.producer_id,
+                NONE if batch.producer_epoch is None else batch.producer_epoch,
+            )
+            removal = Commit(segment, batch.position, record.offset, *producer, time, emptied, 0, None, None)
             self._removals.append((decoded.key, removal))
             known = _KeyState(removal=removal, lost=known.commit)
         # A key that is committed again is the newest one.

@@ -57,7 +57,7 @@ CODES = by_name(
             "OFFSET_OUT_OF_RANGE and start where auto.offset.reset says: at the start of what is left, or at the end."
         ),
         benign=(
-            "A group that nobody uses any more, a partition without records, or an application that commits only what "
+            "A group that is no longer in use, a partition without records, or an application that commits only what "
             "it has changed; the first two are information."
         ),
     ),
@@ -82,7 +82,7 @@ REMEDIES = {
     ),
 }
 OTHER_REMEDY = f"No action, if it was intended. {SKIP}"
-# Causes that are nobody's intention; the others cannot be told from what someone wanted.
+# Causes that are never intended; the others may be.
 UNINTENDED = (ResetCause.OFFSET_EXPIRED, ResetCause.LOG_TRUNCATED)
 
 

@@ -61,7 +61,7 @@ class Commit(NamedTuple):
         time: timestamp of the record, or of the marker if it took effect later; NO_TIME if unknown.
         committed: the committed offset.
         leader_epoch: the committed leader epoch, -1 if none.
-        metadata: the client's metadata.
+        metadata: the client's metadata, None for a removal.
         topic_id: topic id, None if it was not written, as up to 4.0.
     """
 
@@ -73,7 +73,7 @@ class Commit(NamedTuple):
     time: int
     committed: int
     leader_epoch: int
-    metadata: str
+    metadata: str | None
     topic_id: str | None
 
 

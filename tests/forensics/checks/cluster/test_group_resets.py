@@ -44,8 +44,8 @@ CAUSES_BEFORE_4["offsets-deleted"] = ("group-deleted", "info")
 WELL = {"well", "lags", "deleted-for-good", "expired-abandoned"}
 
 
-def group_findings(release: str, **settings: int) -> list[dict[str, Any]]:
-    options = {"settings": {"offsets.retention.minutes": 1}, **settings}
+def group_findings(release: str, **given: Any) -> list[dict[str, Any]]:
+    options: dict[str, Any] = {"settings": {"offsets.retention.minutes": 1}, **given}
     audit = kforensics.audit(LABS / release / "broker-1", as_of="2026-11-24", **options)
     rows: list[dict[str, Any]] = audit.findings.to_pylist()
     for row in rows:
