@@ -227,6 +227,15 @@ KINDS = (
         ),
     ),
     IncidentKind(
+        "next-start",
+        "the next start of the broker fails, or changes what it serves",
+        _disk,
+        (
+            *("start-refused", "start-without-leader", "start-stray", "start-creates-empty", "start-torn-tail"),
+            *("start-cuts-log", "start-returns-records", "start-promotes-future"),
+        ),
+    ),
+    IncidentKind(
         "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")
     ),
     IncidentKind(

@@ -23,6 +23,7 @@ from kforensics.forensics.checks.partition import (
     segments,
     snapshot_files,
     snapshots,
+    start_effects,
     stray_files,
     structure,
     time_indexes,
@@ -60,6 +61,7 @@ FILES: tuple[Check[PartitionState, Finding], ...] = (
     stray_files.CHECK,
     timestamps.CHECK,
     metadata_snapshots.CHECK,
+    start_effects.CHECK,
 )
 # Need every record decoded.
 DECODED: tuple[Check[PartitionState, Finding], ...] = (

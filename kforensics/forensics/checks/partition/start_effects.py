@@ -1,0 +1,400 @@
+"""Checks what the next start of the broker does to a partition and its log directory: refuse, cut, make stray.
+
+Rule: ``kforensics forecast``, whose rules were compared with real brokers. Files that a running broker changes are
+evaluated only in a log directory with the marker of a clean shutdown, because a copy may have them from different
+moments. What no broker changes while it runs, such as ``meta.properties`` and the names of folders, always is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from kforensics.errors import InputError
+from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.commands import shell_word
+from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
+from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
+from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, PartitionFolder
+from kforensics.forensics.forecast.metadata_loading import STRAY, LoadedMetadata, fate_of, load_metadata, why_stray
+from kforensics.forensics.forecast.next_start import CREATED, PartitionForecast, forecast_start
+from kforensics.forensics.forecast.segment_files import (
+    PartitionFiles,
+    check_epochs,
+    effects_of_end,
+    is_corrupt,
+    returning_records,
+)
+from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT, Partition, checkpointed_epochs
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.files.folders import Entry, folders_of
+from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_folder_name
+from kforensics.parsers.files.source import Window, file_name, open_source
+from kforensics.parsers.format.rows import Batch
+
+FORECAST = "Run `kforensics forecast` on all log directories of the broker before you start it."
+COPY = "Copy the log directory before the broker starts."
+CODES = by_name(
+    Code(
+        "start-refused",
+        Severity.CRITICAL,
+        meaning="A broker refuses to start on this log directory.",
+        remedy=f"{COPY} Repair or move away {{path}}. {FORECAST}",
+        why=(
+            "The broker ends with an exception while it reads its identity, its checkpoints or its logs. If it has "
+            "several log directories, some of these faults take only this one offline. A start that fails removes the "
+            "marker of the clean shutdown, so that the next one recovers all logs."
+        ),
+        benign="Only some of the files were copied.",
+    ),
+    Code(
+        "start-stray",
+        Severity.ERROR,
+        meaning="The next start takes a partition out of service, because the metadata does not assign it.",
+        remedy=(
+            f"{COPY} Compare topic_id in {{path}} with the metadata, which `kforensics cluster` shows, and write the "
+            f"right one. {FORECAST}"
+        ),
+        why=(
+            "A broker renames a folder to -stray if its topic id is missing or unknown to the metadata, or if the "
+            "metadata has the partition on other brokers. It then serves an empty partition in its place, or copies it "
+            "from the leader. Its log has one warning of that."
+        ),
+        benign="The folder was put there on purpose, or the topic was deleted while the broker was down.",
+    ),
+    Code(
+        "start-creates-empty",
+        Severity.ERROR,
+        meaning="The folder of a partition is missing, and the next start creates an empty one without a warning.",
+        remedy=f"{COPY} Put the folder of the partition back, if a copy of it exists. {FORECAST}",
+        why=(
+            "The metadata assigns the partition to this broker, and its checkpoints show that it had data. Without "
+            "other replicas its records are lost; with others it is copied from the leader."
+        ),
+        benign="Only some of the folders were copied, or the partition is in another log directory.",
+    ),
+    Code(
+        "start-without-leader",
+        Severity.CRITICAL,
+        meaning="The next start leaves partitions without a leader, and the broker logs no error.",
+        remedy=f"{COPY} Put the directory.id back that meta.properties had: the metadata log names it. {FORECAST}",
+        why=(
+            "Since 3.7 the metadata names the log directory of each replica by its directory id. If meta.properties "
+            "has another one, the controller takes the directory for lost. With the topic id of another topic in a "
+            "folder, the broker stops applying the metadata."
+        ),
+        benign="None is known.",
+    ),
+    Code(
+        "start-promotes-future",
+        Severity.WARNING,
+        meaning="The next start serves a folder that was still being copied, because the original is missing.",
+        remedy=f"{COPY} Put the original folder back, if there is a copy of it. {FORECAST}",
+        why=(
+            "A -future folder is a replica on its way to another log directory. If the original is missing, the broker "
+            "takes the copy as it is, complete or not."
+        ),
+        benign="The original was moved away on purpose, once the copy was complete.",
+    ),
+    Code(
+        "start-torn-tail",
+        Severity.ERROR,
+        meaning="The log has a torn end, which a broker that was shut down cleanly does not cut off when it starts.",
+        remedy=f"{COPY} Delete .kafka_cleanshutdown, so that the broker recovers the log before it writes. {FORECAST}",
+        why=(
+            "After a clean shutdown a broker does not read its logs. It ignores bytes that are no whole batch and "
+            "appends the next records after them; it acknowledges these records, and the next recovery cuts them off "
+            "together with the torn end."
+        ),
+        benign="None is known: a clean shutdown leaves no torn end. A failing disk, a tool or a full copy target does.",
+    ),
+    Code(
+        "start-cuts-log",
+        Severity.ERROR,
+        meaning="A broker that starts takes the log for shorter than it is, without a warning.",
+        remedy=(
+            f"{COPY} Delete the .index of the segment {{path}}: the broker then reads the segment and rebuilds it. "
+            f"{FORECAST}"
+        ),
+        why=(
+            "After a clean shutdown a broker finds the end of the log from the last entry of the offset index. If the "
+            "entry points to the wrong place, the log seems to end there, and the next records get offsets again that "
+            "are in use."
+        ),
+        benign="None is known.",
+    ),
+    Code(
+        "start-returns-records",
+        Severity.ERROR,
+        meaning="The next start brings deleted records back.",
+        remedy=(
+            f"{COPY} Restore log-start-offset-checkpoint from a copy, or delete the records again after the start with "
+            "kafka-delete-records.sh."
+        ),
+        why=(
+            "A broker keeps in log-start-offset-checkpoint up to where records were deleted within a segment. Without "
+            "the entry the log starts at its first segment again; the leader epochs still begin at the deleted offset."
+        ),
+        benign="A running broker writes the checkpoint once a minute, so only clean shutdowns are checked.",
+    ),
+)
+LIVE = "live"
+# The release that starts is not known; this one refuses less than later ones.
+OLDEST = "3.9"
+# Files whose names a broker reads as numbers.
+NUMBERED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+# What has a code of its own that says the same.
+SAID_ELSEWHERE = (".checkpoint", METADATA_FOLDER)
+CHECKPOINT_CODES = {
+    "recovery-point-offset-checkpoint": "checkpoint-start-invalid",
+    "log-start-offset-checkpoint": "checkpoint-start-invalid",
+    "cleaner-offset-checkpoint": "checkpoint-cleaner-invalid",
+    "replication-offset-checkpoint": "checkpoint-hw-beyond-end",
+    "leader-epoch-checkpoint": "leader-epoch-checkpoint-mismatch",
+}
+DIRECTORY_CODES = {
+    CREATED: "start-creates-empty",
+    "without-leader": "start-without-leader",
+    "nothing-served": "start-without-leader",
+    "promoted": "start-promotes-future",
+}
+LOG_CODES = {"torn-tail": "start-torn-tail", "truncated": "start-cuts-log", "records-return": "start-returns-records"}
+# Partitions that a message names.
+NAMED = 5
+
+
+def findings(state: PartitionState) -> Iterator[Finding]:
+    """Yield what the next start does to a partition, and, at the first one of a log directory, to the directory."""
+    partition = state.partition
+    name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir.path
+    if name is None or name.state != LIVE or log_dir is None:
+        return
+    word = shell_word(f"./{log_dir}" if log_dir.startswith("-") else log_dir)
+    try:
+        for finding in _in_folder(state, PartitionFolder(partition.folder, name, partition.topic_id), log_dir):
+            remedy = finding.remedy or finding.code.remedy
+            for command in ("`kforensics forecast", "`kforensics cluster"):
+                remedy = remedy.replace(f"{command}`", f"{command} {word}`")
+            yield replace(finding, remedy=remedy)
+    except InputError:
+        return  # the file has a finding of its own, or the partition an error
+
+
+def _in_folder(state: PartitionState, folder: PartitionFolder, log_dir: str) -> Iterator[Finding]:
+    try:
+        if state.partition.place.topic != METADATA_TOPIC:
+            yield from _of_partition(state, folder)
+    except LoadRefusedError as refused:
+        yield _refused(state, refused)
+    if _first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.path.rstrip("/"):
+        yield from _of_log_directory(state, log_dir)
+
+
+@lru_cache(maxsize=64)
+def _first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
+    """Return the folder whose findings have those of its log directory: of the metadata, otherwise the first one."""
+    entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
+    for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
+        name = parse_folder_name(entry.name)
+        if name is not None and name.state == LIVE and _has_log(entry.path):
+            return entry.path.rstrip("/")
+    return None
+
+
+def _has_log(folder: str) -> bool:
+    return any(entry.name.endswith(".log") for entry in folders_of(folder).children(folder))
+
+
+# A log directory.
+
+
+def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
+    forecast = forecast_start([log_dir], loads_logs=False)
+    is_whole = _is_whole(log_dir)
+    for refusal in forecast.refusals:
+        is_missing = refusal.path == f"{log_dir}/{META}" and not is_whole
+        if not is_missing and not refusal.path.endswith(SAID_ELSEWHERE):
+            yield _refused(state, refusal)
+    kinds: dict[str, list[tuple[str, Effect]]] = {}
+    for partition, effect in forecast.all_effects():
+        is_static = effect.kind in ("without-leader", "nothing-served")
+        if effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown):
+            name = partition.name if partition else ""
+            if effect.kind != CREATED or _is_lost(state.partition, partition):
+                kinds.setdefault(effect.kind, []).append((name, effect))
+    for kind, effects in kinds.items():
+        yield _directory_finding(state, log_dir, kind, effects)
+
+
+def _is_whole(log_dir: str) -> bool:
+    """Return whether a log directory has more of the files at its root, so that a missing one is not left out."""
+    names = {entry.name for entry in folders_of(log_dir).children(log_dir)}
+    return META in names or (RECOVERY_POINT in names and MARKER in names)
+
+
+def _is_lost(among: Partition, created: PartitionForecast | None) -> bool:
+    """Return whether the folder of a partition that had data is missing; one that becomes stray has its own finding."""
+    if created is None:
+        return False
+    key = created.topic, created.partition
+    had_data = any(offsets.get(key, 0) > 0 for offsets in among.log_dir.checkpoints.values())
+    folder = f"{created.log_dir}/{created.name}"
+    try:
+        return had_data and not _has_log(folder)
+    except InputError:
+        return had_data
+
+
+def _directory_finding(state: PartitionState, log_dir: str, kind: str, effects: list[tuple[str, Effect]]) -> Finding:
+    names, first = [name for name, _ in effects if name], effects[0][1]
+    shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    message = f"The next start: {shown + ': ' if shown else ''}{first.detail}."
+    evidence: dict[str, object] = {"partitions": names}
+    return replace(state.finding(CODES[DIRECTORY_CODES[kind]], message, evidence=evidence), path=first.path or log_dir)
+
+
+# A partition.
+
+
+def _of_partition(state: PartitionState, folder: PartitionFolder) -> Iterator[Finding]:
+    partition = state.partition
+    for name in sorted(file_name(file.path) for file in partition.others):
+        if name.endswith(NUMBERED):
+            PartitionFiles(partition.folder, {}).number(name)
+    if partition.leader_epochs is not None:
+        check_epochs(partition.folder)
+    if not partition.log_dir.clean_shutdown:
+        return
+    stray = _stray(state, folder)
+    if stray is not None:
+        yield stray
+    elif partition.segments:
+        for effect in _of_log(state):
+            if effect.kind in LOG_CODES:
+                yield _log_finding(state, effect)
+
+
+def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
+    metadata = _metadata_beside(state.partition)
+    node_id = state.partition.place.broker_id
+    if metadata is None or metadata.lost or node_id not in metadata.image.brokers:
+        return None
+    if fate_of(folder, metadata, node_id) != STRAY or (folder.topic_id is None and _has(folder, "partition.metadata")):
+        return None
+    topic = metadata.image.topic_named(folder.name.topic)
+    assigned = topic.partitions.get(folder.name.partition) if topic else None
+    is_only = assigned is not None and assigned.replicas == (node_id,)
+    message = f"The next start renames the folder to -stray: {why_stray(folder, metadata)}."
+    if is_only:
+        message += " The broker has the only replica, and serves an empty partition in its place."
+    finding = state.finding(CODES["start-stray"], message, severity=Severity.CRITICAL if is_only else None)
+    return replace(finding, path=f"{folder.path.rstrip('/')}/partition.metadata")
+
+
+def _has(folder: PartitionFolder, name: str) -> bool:
+    return any(entry.name == name for entry in folders_of(folder.path).children(folder.path))
+
+
+def _metadata_beside(partition: Partition) -> LoadedMetadata | None:
+    log_dir = partition.log_dir.path or ""
+    path = f"{log_dir}/{METADATA_FOLDER}"
+    try:
+        entries = tuple(folders_of(path).children(path))
+        return _metadata(path, partition.place.broker_id, entries)
+    except (InputError, LoadRefusedError):
+        return None
+
+
+@lru_cache(maxsize=4)
+def _metadata(path: str, node_id: int | None, _entries: tuple[Entry, ...]) -> LoadedMetadata:
+    """Return what a broker reads from a metadata log; all partitions of its log directory need it."""
+    return load_metadata(path, node_id)
+
+
+def _of_log(state: PartitionState) -> Iterator[Effect]:
+    """Yield what a start after a clean shutdown makes of the log."""
+    partition = state.partition
+    last = partition.segments[-1]
+    base = last.base_offset or 0
+    rebuilt = [
+        number
+        for number, file in partition.transaction_indexes.items()
+        if file.size and is_corrupt(file.path, number, OLDEST)
+    ]
+    if base in partition.indexes and base not in rebuilt and last.size:
+        try:
+            end = next_offset(last.path, partition.indexes[base].path, base)
+        except CorruptLogError as error:
+            raise LoadRefusedError(CORRUPT, f"{error.why} in file {error.path}.", error.path) from error
+        if end != state.log_end_offset or _has_torn_end(state):
+            yield from effects_of_end(last.path, base, last.size, end, partition.checkpoint(RECOVERY_POINT) or 0)
+    if LOG_START in partition.log_dir.damaged or LOG_START in partition.log_dir.forbidden:
+        return
+    starts = checkpointed_epochs(partition)
+    if starts and min(starts.values()) > state.local_log_start_offset:
+        returned = returning_records(starts, state.local_log_start_offset, _batches(state))
+        if returned is not None and min(starts.values()) <= state.log_end_offset:
+            yield returned
+
+
+def _has_torn_end(state: PartitionState) -> bool:
+    last = len(state.partition.segments) - 1
+    return any(
+        segment == last and damage.inside_batch is None and damage.next_good_position is None
+        for segment, damage in state.log.damage
+    )
+
+
+def _batches(state: PartitionState) -> Iterator[Batch]:
+    for segment in state.partition.segments:
+        with open_source(segment.path) as source:
+            try:
+                for batch in batches_from(Window(source), 0, segment.path):
+                    if batch.header.last_offset >= state.local_log_start_offset:
+                        yield batch.header
+            except CorruptLogError:
+                return
+
+
+def _log_finding(state: PartitionState, effect: Effect) -> Finding:
+    offset = effect.offset or 0
+    lost = f" ({format_count(effect.records, 'offset')})" if effect.records else ""
+    evidence: dict[str, object] = {"records": effect.records, "bytes": effect.size}
+    finding = state.finding(
+        CODES[LOG_CODES[effect.kind]],
+        f"The next start: {effect.detail}{lost}.",
+        offsets=(offset, offset + max(effect.records or 1, 1) - 1),
+        evidence={name: value for name, value in evidence.items() if value is not None},
+    )
+    return replace(finding, path=effect.path or state.partition.folder)
+
+
+def _refused(state: PartitionState, refusal: LoadRefusedError) -> Finding:
+    name = refusal.path.rpartition("/")[2]
+    cause = CHECKPOINT_CODES.get(name) or ("txnindex-corrupt" if name.endswith(".txnindex") else None)
+    # A broker replaces such a file as a whole, but a copy may still be incomplete.
+    is_copied = name in CHECKPOINT_CODES and not state.partition.log_dir.clean_shutdown
+    finding = state.finding(
+        CODES["start-refused"],
+        f"A broker refuses to start here: {refusal.exception}: {refusal.message}",
+        severity=Severity.WARNING if is_copied else None,
+        evidence={"exception": refusal.exception},
+        benign=("only some of the files were copied: possible",) if name == META else (),
+        cause=cause,
+    )
+    return replace(finding, path=refusal.path, remedy=_remedy(refusal))
+
+
+def _remedy(refusal: LoadRefusedError) -> str | None:
+    """Return what to do if it is to take a file or a folder away."""
+    is_foreign = "is not in the form of" in refusal.message or refusal.exception.endswith("NumberFormatException")
+    if not is_foreign and file_name(refusal.path) not in CHECKPOINT_CODES:
+        return None
+    outside = "a broker makes a new one" if not is_foreign else "no broker knows its name"
+    return f"{COPY} Then take it away, {outside}: `mv {shell_word(refusal.path)} /path/outside/`."
+
+
+CHECK = Check("start_effects", CODES, findings, needs_log=False)

@@ -1,0 +1,179 @@
+"""What the next start will do, as findings, against what real brokers did: see ``lab/forecast``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kforensics
+from kforensics.forensics.checks.partition import metadata_snapshots, start_effects
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.forecast.next_start import forecast_start
+from kforensics.forensics.partition.examine import examine
+from lab.forecast.bases import BASES, DATA, Base, unpack
+from lab.forecast.cases import cases_of
+from tests.forensics.checks.partition.check_runs import HEALTHY_SCENARIOS, RULES, code_names, findings_in_sample
+from tests.forensics.partition_states import partitions_under
+
+CHECKS = [start_effects]
+EXAMPLES = {
+    "start-refused": "folder-backup",
+    "start-stray": "topic-id-other",
+    "start-creates-empty": "partition-missing",
+    "start-without-leader": "meta-moved-directory",
+    "start-promotes-future": "future-alone",
+    "start-torn-tail": "torn-tail",
+    "start-cuts-log": "index-high-bit",
+    "start-returns-records": "log-start-missing",
+}
+FIRES = dict.fromkeys(EXAMPLES, "test_an_effect_of_the_start_is_found")
+SILENT = dict.fromkeys(EXAMPLES, "test_logs_of_brokers_that_start_as_usual_are_silent")
+STOPPED = next(base for base in BASES if base.name == "4.4.0-stopped")
+UNDOCTORED = [base for base in BASES if len(base.log_dirs) == 1]
+LOG_KINDS = {"torn-tail": "start-torn-tail", "truncated": "start-cuts-log", "records-return": "start-returns-records"}
+# Refusals that other findings announce, and those that depend on the release, which the files do not show.
+NOT_ANNOUNCED = {
+    *("txnindex-version", "txnindex-version-unclean", "txnindex-tail-whole-unclean"),
+    # segment-base-mismatch
+    *("segment-overlapping", "segment-overlapping-unclean", "segment-beyond", "segment-beyond-unclean"),
+    *("log-renamed", "log-renamed-unclean"),
+}
+
+
+def _doctored(name: str, pristine: Path, copy: Path) -> Path:
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(pristine, copy)
+    next(case for case in cases_of(STOPPED.state) if case.name == name).doctor(copy)
+    return copy
+
+
+def _found(folder: Path) -> dict[str, list[Finding]]:
+    """Return the findings on a log directory by the name of the partition."""
+    states = [examine(partition, RULES) for partition in partitions_under(folder)]
+    found = {state.partition.name: list(start_effects.findings(state)) for state in states}
+    return {name: findings for name, findings in found.items() if findings}
+
+
+def _codes(folder: Path) -> set[str]:
+    return {finding.code.name for findings in _found(folder).values() for finding in findings}
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    unpack(STOPPED, folder)
+    return folder / "data"
+
+
+@pytest.mark.parametrize("scenario", HEALTHY_SCENARIOS)
+def test_logs_of_brokers_that_start_as_usual_are_silent(scenario: str) -> None:
+    assert findings_in_sample(scenario, CHECKS) == {}
+
+
+@pytest.mark.parametrize("base", UNDOCTORED, ids=lambda base: base.name)
+def test_stopped_and_killed_brokers_are_silent(base: Base, tmp_path: Path) -> None:
+    unpack(base, tmp_path)
+    assert _found(tmp_path / "data") == {}
+
+
+@pytest.mark.parametrize("name", ["4.4.0-hot", "4.4.0-killed-under-load"])
+def test_copies_of_a_broker_under_load_are_silent(name: str, tmp_path: Path) -> None:
+    shutil.unpack_archive(DATA / f"{name}.zip", tmp_path)
+    copies = sorted(tmp_path.iterdir())
+    assert len(copies) >= 10
+    assert {copy.name: _found(copy) for copy in copies} == {copy.name: {} for copy in copies}
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_effect_of_the_start_is_found(code: str, pristine: Path, tmp_path: Path) -> None:
+    found = _found(_doctored(EXAMPLES[code], pristine, tmp_path / "data"))
+    (finding,) = (finding for findings in found.values() for finding in findings if finding.code.name == code)
+    assert finding.path is not None
+    assert finding.path.startswith(str(tmp_path))
+
+
+def test_a_stray_without_other_replicas_is_critical(pristine: Path, tmp_path: Path) -> None:
+    found = _found(_doctored("topic-id-other", pristine, tmp_path / "data"))
+    assert list(found) == ["plain-0"]
+    (finding,) = found["plain-0"]
+    assert finding.severity is Severity.CRITICAL
+    assert "serves an empty partition" in finding.message
+    assert f"`kforensics forecast {tmp_path}/data`" in (finding.remedy or "")
+
+
+def test_a_foreign_folder_is_to_be_moved_away(pristine: Path, tmp_path: Path) -> None:
+    folder = _doctored("folder-backup", pristine, tmp_path / "data")
+    found = _found(folder)
+    assert list(found) == ["__cluster_metadata-0"]
+    assert f"`mv {folder}/backup /path/outside/`" in (found["__cluster_metadata-0"][0].remedy or "")
+
+
+def test_a_directory_without_metadata_has_its_findings_at_its_first_partition(pristine: Path, tmp_path: Path) -> None:
+    folder = _doctored("folder-backup", pristine, tmp_path / "data")
+    shutil.rmtree(folder / "__cluster_metadata-0")
+    assert {name: code_names(found) for name, found in _found(folder).items()} == {
+        "__consumer_offsets-0": ["start-refused"]
+    }
+
+
+def _recorded() -> Iterator[tuple[str, dict[str, Any]]]:
+    truth = json.loads((DATA / f"{STOPPED.name}.json").read_text(encoding="utf-8"))
+    for case in cases_of(STOPPED.state):
+        if case.name in truth:
+            yield case.name, truth[case.name]
+
+
+def test_findings_are_what_the_broker_did(pristine: Path, tmp_path: Path) -> None:
+    """Nothing is announced that does not happen, and no refusal comes as a surprise."""
+    wrong: dict[str, object] = {}
+    for name, truth in _recorded():
+        folder = _doctored(name, pristine, tmp_path / "data")
+        found = _found(folder)
+        codes = {finding.code.name for findings in found.values() for finding in findings}
+        refused = truth["outcome"] != "started"
+        if ("start-refused" in codes) != (refused and name not in NOT_ANNOUNCED) and not _snapshot_says_it(folder):
+            wrong[name] = truth["outcome"], codes
+        strays = {part for part, findings in found.items() if "start-stray" in code_names(findings)}
+        made = {file.partition(".*")[0] for file, kind in truth["files"].items() if "-stray/" in file}
+        if not refused and not strays <= made:
+            wrong[name] = strays, made
+        effects = {(part.name, effect.kind) for part, effect in forecast_start([str(folder)]).all_effects() if part}
+        expected = {(part, LOG_KINDS[kind]) for part, kind in effects if kind in LOG_KINDS}
+        said = {(part, code) for part, findings in found.items() for code in code_names(findings)}
+        if not refused and not {each for each in said if each[1] in LOG_KINDS.values()} <= expected:
+            wrong[name] = said, expected
+    assert wrong == {}
+
+
+def _snapshot_says_it(folder: Path) -> bool:
+    metadata = [part for part in partitions_under(folder) if part.place.topic == "__cluster_metadata"]
+    return any(
+        finding.severity is Severity.CRITICAL
+        for partition in metadata
+        for finding in metadata_snapshots.findings(examine(partition, RULES))
+    )
+
+
+def test_a_checkpoint_of_leader_epochs_that_was_lost_is_no_sign_of_deleted_records(
+    pristine: Path, tmp_path: Path
+) -> None:
+    """The broker that lost it writes its next epoch at the end of the log."""
+    folder = tmp_path / "data"
+    shutil.copytree(pristine, folder)
+    epochs = folder / "single-0" / "leader-epoch-checkpoint"
+    epochs.write_text("0\n1\n7 27\n")
+    assert "start-returns-records" not in _codes(folder)
+    assert "records-return" not in {effect.kind for _, effect in forecast_start([str(folder)]).all_effects()}
+
+
+def test_processes_have_the_findings_of_one(pristine: Path, tmp_path: Path) -> None:
+    folder = _doctored("topic-id-other", pristine, tmp_path / "data")
+    (folder / "backup").mkdir()
+    rows = [kforensics.audit(folder, processes=count).findings.to_pylist() for count in (1, 2)]
+    assert rows[0] == rows[1]
+    assert {"start-refused", "start-stray"} <= {row["code"] for row in rows[0]}
