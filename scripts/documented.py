@@ -20,6 +20,7 @@ from kforensics.forensics.core.findings import Code
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
+from kforensics.forensics.forecast.elections import ELECTIONS
 from kforensics.forensics.forecast.forecast_rows import FORECAST
 from kforensics.parsers.format import layouts
 from kforensics.parsers.format.derived import FixedLayout, fixed_layout
@@ -171,8 +172,8 @@ def key_tables() -> str:
 
 
 def forecast_table() -> str:
-    """Return the section of the table of forecasts, without the place columns."""
-    return _sections({FORECAST.name: FORECAST})
+    """Return the sections of the tables of forecasts, without the place columns."""
+    return _sections({FORECAST.name: FORECAST, ELECTIONS.name: ELECTIONS})
 
 
 def _sections(statements: Mapping[str, Table]) -> str:

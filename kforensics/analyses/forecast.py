@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kforensics.analyses.find_files import Notify, find_files
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.forecast.elections import Candidate, candidates
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
 from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
-from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT
+from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, partitions_of
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
 
-__all__ = ["RELEASES", "forecast_brokers", "known_release"]
+__all__ = ["RELEASES", "forecast_brokers", "forecast_elections", "known_release"]
 
 # The releases whose starts were recorded; others follow the nearest older one.
 RELEASES = ("3.9", "4.4")
@@ -60,6 +62,27 @@ def forecast_brokers(paths: Sequence[str], release: str) -> Iterator[BrokerForec
         brokers[None] = unnamed
     for directories in brokers.values():
         yield forecast_start(directories, release)
+
+
+def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candidate]:
+    """Yield what each replica would cost as leader, of partitions with several replicas under the paths.
+
+    Args:
+        paths: log directories of several brokers, globs, or folders of them.
+        notify: takes a sentence for each path that cannot be read.
+
+    Raises:
+        UsageError: no partition has several replicas.
+        InputError: a log cannot be read.
+    """
+    files, _ = find_files(paths, notify)
+    newest = max((file.mtime_ms for file in files if file.mtime_ms is not None), default=0)
+    found = False
+    for candidate in candidates(partitions_of(files), newest):
+        found = True
+        yield candidate
+    if not found:
+        raise UsageError("no partition has several replicas here; name the log directories of all brokers")
 
 
 def _log_directories(path: str) -> list[str]:

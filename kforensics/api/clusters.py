@@ -158,26 +158,36 @@ def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
     return view_of(rows.table, table_of_parts(rows.table, rows.record_batches()))
 
 
-def forecast(paths: Paths, *, release: str | None = None) -> TableView:
-    """Return what the next start of a broker does to its log directories: the table ``forecast``.
+def forecast(paths: Paths, *, release: str | None = None, elect: bool = False) -> TableView:
+    """Return what the next start of a broker does to its log directories: the table ``forecast``, or ``elections``.
 
     Args:
         paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
         release: the release that will be started, such as ``"3.9.1"``; None for the newest that is known.
+        elect: what each replica would cost as leader, of partitions with several replicas under the paths, instead.
 
     Raises:
         InputError: a log directory cannot be read.
-        UsageError: there is no log directory, or no such release.
+        UsageError: there is no log directory, no such release, or no partition with several replicas.
 
     Examples:
         >>> forecast = kforensics.forecast("sample_logs/crash-before-recovery/broker-1")
         >>> forecast["effect"].to_pylist()[0]
         'starts'
     """
-    from kforensics.analyses.forecast import forecast_brokers, known_release
+    from kforensics.analyses.forecast import forecast_brokers, forecast_elections, known_release
+    from kforensics.forensics.forecast.elections import ELECTIONS, candidate_rows
     from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows
     from kforensics.parsers.tables.arrow import arrow_table
 
+    if elect:
+        if release is not None:
+            raise UsageError("elect is about elections, not about a start; leave release out")
+        unread: list[str] = []
+        replicas = list(forecast_elections(path_names(paths), unread.append))
+        if unread:
+            raise InputError(", ".join(path_names(paths)), unread[0])
+        return view_of(ELECTIONS, arrow_table(ELECTIONS, [row for each in replicas for row in candidate_rows(each)]))
     brokers = forecast_brokers(path_names(paths), known_release(release))
     rows = [row for broker in brokers for row in forecast_rows(broker)]
     return view_of(FORECAST, arrow_table(FORECAST, rows))

@@ -10,7 +10,7 @@ import typer
 from kforensics.cli.command import EXECUTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.common_options import CommonOptions, ExitStatus
 
 app = typer.Typer(add_completion=False)
 # There is nothing to select by, and no time of evaluation: it is about the files as they are.
@@ -33,6 +33,14 @@ def forecast(
             rich_help_panel=EXECUTION,
         ),
     ] = None,
+    elect: Annotated[
+        bool,
+        typer.Option(
+            "--elect",
+            help="Show what each replica would cost as leader, of partitions with several replicas under the paths.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = False,
 ) -> None:
     """Show what the next start of a broker will do to its log directories: refuse, cut, forget, or nothing."""
     from kforensics.analyses.forecast import forecast_brokers, known_release
@@ -48,7 +56,23 @@ def forecast(
         raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
     check_output(options.output, paths)
     status = ExitStatus()
+    if elect:
+        _elect(options, paths, release, status)
+        raise typer.Exit(status.code(severity))
     found = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
     text = partial(forecast_lines, screen=options.screen())
     write_results(found, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
     raise typer.Exit(status.code(severity))
+
+
+def _elect(options: "CommonOptions", paths: tuple[str, ...], release: str | None, status: "ExitStatus") -> None:
+    from kforensics.analyses.forecast import forecast_elections
+    from kforensics.cli.writing import write_results
+    from kforensics.errors import UsageError
+    from kforensics.forensics.forecast.elections import ELECTIONS, candidate_rows
+    from kforensics.render.forecast_text import candidate_lines
+
+    if release is not None:
+        raise UsageError("--elect is about elections, not about a start; leave --release out")
+    replicas = list(forecast_elections(paths, status.add_unreadable))
+    write_results(replicas, options.format(), options, text=candidate_lines, table=ELECTIONS, rows=candidate_rows)

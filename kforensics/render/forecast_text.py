@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
+from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
 from kforensics.forensics.forecast.next_start import STARTS, BrokerForecast, PartitionForecast
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen
 
-__all__ = ["forecast_lines"]
+__all__ = ["candidate_lines", "forecast_lines"]
 
 ALWAYS = (
     "  as at every start: the marker of the clean shutdown is removed, indexes of active segments are extended, leader"
@@ -48,6 +49,25 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield Line(f"  {number}. {printable(text)}", hang=5)
         if command:
             yield Line(f"     $ {printable(command)}", "command")
+
+
+def candidate_lines(candidate: Candidate) -> Iterator[str]:
+    """Yield what a replica would cost as leader, as text."""
+    place, losses = candidate.partition.place, []
+    if candidate.records:
+        losses.append(f"{format_count(candidate.records, 'record')} from offset {candidate.truncation} on")
+    if candidate.committed:
+        losses.append(format_count(candidate.committed, "committed transaction"))
+    cost = f"loses {' and '.join(losses)}" if losses else "loses nothing"
+    style = str(Severity.CRITICAL) if losses else ""
+    name, broker = candidate.partition.name, "unknown" if place.broker_id is None else place.broker_id
+    yield Line(printable(f"{name} broker {broker}: {candidate.election}, continues at {candidate.end}, {cost}"), style)
+    if candidate.groups:
+        yield Line(printable(f"    groups after its end: {', '.join(candidate.groups)}"), hang=4)
+    if candidate.duplicates:
+        count = format_count(candidate.duplicates, "record")
+        yield Line(f"    {count} may be sent again: no high watermark covers them", hang=4)
+    yield Line(f"    {candidate.message}", hang=4)
 
 
 def _outcome(forecast: BrokerForecast, every: list[Found]) -> str:

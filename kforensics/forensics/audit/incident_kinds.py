@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from kforensics.forensics.checks.partition import start_effects
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.parsers.log.log_rows import Place
 
@@ -227,13 +228,7 @@ KINDS = (
         ),
     ),
     IncidentKind(
-        "next-start",
-        "the next start of the broker fails, or changes what it serves",
-        _disk,
-        (
-            *("start-refused", "start-without-leader", "start-stray", "start-creates-empty", "start-torn-tail"),
-            *("start-cuts-log", "start-returns-records", "start-promotes-future"),
-        ),
+        "next-start", "the next start of the broker fails, or changes what it serves", _disk, tuple(start_effects.CODES)
     ),
     IncidentKind(
         "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")

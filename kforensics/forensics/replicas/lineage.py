@@ -6,6 +6,7 @@ Rule: KIP-101 and KIP-279, ``LeaderEpochFileCache.endOffsetFor`` and ``AbstractF
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from kforensics.forensics.replicas.differences import Difference
 from kforensics.forensics.replicas.replica import Replica
@@ -39,7 +40,23 @@ def _epoch_at(replica: Replica, offset: int) -> int:
     return max((epoch for epoch, start in replica.epoch_starts if start <= offset), default=-1)
 
 
-def truncation_offset(loser: Replica, winner: Replica) -> int:
+class EpochHistory(Protocol):
+    """A log with its leader epochs."""
+
+    @property
+    def epoch_starts(self) -> EpochStarts:
+        """Leader epochs with their start offsets."""
+
+    @property
+    def end(self) -> int:
+        """Log end offset."""
+
+    @property
+    def high_watermark(self) -> int | None:
+        """High watermark, None if it is not known."""
+
+
+def truncation_offset(loser: EpochHistory, winner: EpochHistory) -> int:
     """Return the offset to which a replica truncates when it follows another one.
 
     The two exchange epochs, newest first, until both know one.
