@@ -104,9 +104,9 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
     for record in replay.records() if loaded.log_end > start else ():
         replay.apply(record)
-        message = _fault(metadata, replay, record, node_id)
-        if message is not None:
-            raise LoadRefusedError(RUNTIME, message, replay.path)
+        fault = _fault(metadata, replay, record, node_id)
+        if fault is not None:
+            raise LoadRefusedError(RUNTIME, fault, replay.path)
     metadata.image = replay.image
     return metadata
 
