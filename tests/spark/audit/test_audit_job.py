@@ -60,6 +60,24 @@ def _assert_same(found: Stored, expected: Stored, request: pytest.FixtureRequest
     request.node.user_properties.append(("same on Spark", counts))
 
 
+def test_what_the_next_start_will_do_is_found(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Faults of the log directory, of the metadata, and at the end of a log."""
+    broker = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "transactions-v2" / "broker-1", broker)
+    (broker / "backup").mkdir()
+    (broker / "hanging-0" / "partition.metadata").write_text("version: 0\ntopic_id: zGp8lTqfQ8uLk1Xw3xTq0A\n")
+    with next((broker / "hanging-resolved-0").glob("*.log")).open("ab") as log:
+        log.write(bytes(range(1, 9)))
+    expected = audit_in_process([str(broker)], tmp_path / "store")
+    found = audit_here(spark, _request(tmp_path / "spark", broker))
+    _assert_same(found, expected, request)
+    codes = ("start-refused", "start-stray", "start-torn-tail")
+    said = {code for code in codes for row in expected["findings"] if code in row}
+    assert said == {*codes}
+
+
 @pytest.mark.parametrize(
     ("name", "critical"),
     [("replication", {("unclean", 2), ("unclean", 3)}), ("unclean-election", {("lossy", 2), ("lossy-unread", 2)})],
