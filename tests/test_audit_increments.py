@@ -249,6 +249,19 @@ def test_without_summaries_that_it_can_read_an_audit_reads_everything_and_says_s
     assert manifest_of(tmp_path / "new")["read_bytes"] == manifest_of(tmp_path / "full")["read_bytes"]
 
 
+def test_a_store_that_becomes_unreadable_leaves_partitions_unread(tmp_path: Path) -> None:
+    """Other splits of the same segment may have relied on it."""
+    cluster, previous = grown(tmp_path)
+    (file,) = (previous / "chunk_summaries").iterdir()
+    data = bytearray(file.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    file.write_bytes(data)
+    ended = _increment(cluster, previous, tmp_path)
+    assert ended.code == 3
+    assert "chunk_summaries: " in ended.err
+    assert "leave out --previous" in ended.err
+
+
 def test_summaries_that_were_damaged_are_not_used(tmp_path: Path) -> None:
     """The file is intact, as Parquet sees it, and the bytes of a summary are not."""
     cluster, previous = grown(tmp_path)

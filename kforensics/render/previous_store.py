@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = ["PreviousStore", "previous_store"]
 
 # Columns by which row groups and their rows are selected, and row groups to keep in memory.
 KEYS = ("broker_id", "topic", "partition", "base_offset")
-KEPT_GROUPS = 4
+KEPT_GROUPS = 2
 Key = tuple[int | None, str, int, int]
 
 
@@ -39,26 +39,39 @@ class PreviousStore:
 
     folder: str
 
-    def of_segment(self, partition: Partition, base_offset: int) -> Sequence[StoredChunk]:
-        """Return the chunks of a segment in log order; none if there are none, or they cannot be read.
+    def of_segment(self, partition: Partition, base_offset: int) -> Iterator[StoredChunk]:
+        """Yield the chunks of a segment in log order, none if there are none.
 
         A broker is known by its id. Without one, and if it was copied several times, the log directory must be the
         same.
+
+        Raises:
+            InputError: the store cannot be read. To read the log instead would be wrong where other tasks, which read
+                other splits of the segment, could read the store.
         """
         broker_id, log_dir, topic, number = partition.place
         if topic is None or number is None:
-            return ()
-        try:
+            return
+        with _reading(self.folder):
             rows = _rows_of(self.folder, (broker_id, encodable(topic), number, base_offset))
-        except (OSError, pa.ArrowException, KeyError):
-            return ()  # the log is read then
-        log_dirs = {row["log_dir"] for row in rows}
-        own = None if log_dir is None else encodable(log_dir)
-        if own not in log_dirs and (broker_id is None or len(log_dirs) > 1):
-            return ()
-        chosen = (row for row in rows if row["log_dir"] == own or own not in log_dirs)
-        chunks = (StoredChunk(**{name: row[name] for name in StoredChunk._fields}) for row in chosen)
-        return sorted(chunks, key=lambda chunk: chunk.start)
+            log_dirs = {row["log_dir"] for row, _, _ in rows}
+            own = None if log_dir is None else encodable(log_dir)
+            if own not in log_dirs and (broker_id is None or len(log_dirs) > 1):
+                return
+            for row, group, index in sorted(rows, key=lambda found: int(found[0]["start"])):
+                if row["log_dir"] == own or own not in log_dirs:
+                    summary = _group_table(self.folder, group.path, group.number)["summary"][index].as_py()
+                    yield StoredChunk(**{name: row[name] for name in StoredChunk._fields[:-1]}, summary=summary)
+
+
+@contextmanager
+def _reading(folder: str) -> Iterator[None]:
+    """Raise errors of the store as errors of an input."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError) as error:
+        why = (str(error).splitlines() or ["it cannot be read"])[0]
+        raise InputError(f"{folder}/{CHUNK_SUMMARIES.name}", f"{why}; leave out --previous") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +112,19 @@ def _group_table(folder: str, path: str, number: int) -> pa.Table:
         return pq.ParquetFile(stream).read_row_group(number)
 
 
-def _rows_of(folder: str, key: Key) -> list[dict[str, Any]]:
-    """Return the rows of a segment."""
-    rows: list[dict[str, Any]] = []
+def _rows_of(folder: str, key: Key) -> list[tuple[dict[str, Any], _Group, int]]:
+    """Return the rows of a segment without their summaries, each with its row group and its index there."""
+    rows: list[tuple[dict[str, Any], _Group, int]] = []
     for group in _groups(folder):
         if group.may_have(key):
             table = _group_table(folder, group.path, group.number)
+            pairs = zip(KEYS, key, strict=True)
             tests = (
-                pc.is_null(table[name]) if value is None else pc.equal(table[name], value)
-                for name, value in zip(KEYS, key, strict=True)
+                pc.is_null(table[name]) if value is None else pc.equal(table[name], value) for name, value in pairs
             )
-            rows += table.filter(reduce(pc.and_kleene, tests)).to_pylist()
+            indexes = pc.indices_nonzero(reduce(pc.and_kleene, tests))
+            found = table.drop_columns(["summary"]).take(indexes).to_pylist()
+            rows += ((row, group, index) for row, index in zip(found, indexes.to_pylist(), strict=True))
     return rows
 
 

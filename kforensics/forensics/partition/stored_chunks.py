@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -91,8 +92,8 @@ class PreviousChunks(Protocol):
     def folder(self) -> str:
         """Folder of the store, a path or a URI."""
 
-    def of_segment(self, partition: Partition, base_offset: int) -> Sequence[StoredChunk]:
-        """Return the chunks of a segment in log order, none if there are none."""
+    def of_segment(self, partition: Partition, base_offset: int) -> Iterator[StoredChunk]:
+        """Yield the chunks of a segment in log order, none if there are none."""
 
 
 ReadChunks: TypeAlias = Callable[[ReadTask, SegmentSplit], Iterator[LogChunk]]
@@ -137,14 +138,14 @@ class ChunkKeeper:
             read: reads chunks.
 
         Raises:
-            InputError: the segment cannot be read, or shrinks.
+            InputError: the segment or the earlier store cannot be read, or the segment shrinks.
         """
-        stored, sampled = self._stored(task, split.segment)
-        covered = max(split.start, stored[-1].stop if stored else 0)
+        count, stop, sampled = self._stored(task, split.segment)
+        covered = max(split.start, stop)
         size = task.partition.segments[split.segment].size
         end = size if split.stop is None else split.stop
         self._save(min(covered, end) - split.start - sampled)
-        for row in stored if split.start == 0 else ():
+        for row in self._previous(task, split.segment, count if split.start == 0 else 0):
             self._keep(row)
             cuts = tuple(cut for cut in task.offsets if cut <= row.first_offset)
             yield chunk_from(row.summary, cuts, task.partition, split.segment)
@@ -184,25 +185,28 @@ class ChunkKeeper:
                     self._keep(_row(task, split.segment, log_chunk, source))
                 yield log_chunk
 
-    def _stored(self, task: ReadTask, number: int) -> tuple[list[StoredChunk], int]:
-        """Return the stored chunks of a segment that are still valid, and how many bytes were read for that."""
+    def _previous(self, task: ReadTask, number: int, count: int | None = None) -> Iterator[StoredChunk]:
+        """Yield the first stored chunks of a segment, one at a time: all of them together may be large."""
+        if self.use.previous is not None and count != 0:
+            base_offset = task.partition.segments[number].base_offset or 0
+            yield from islice(self.use.previous.of_segment(task.partition, base_offset), count)
+
+    def _stored(self, task: ReadTask, number: int) -> tuple[int, int, int]:
+        """Return how many stored chunks are still valid, where they end, and how many bytes were read to know that."""
         if self.use.previous is None:
-            return [], 0
+            return 0, 0, 0
         segment, unseen = task.partition.segments[number], SegmentEvidence.of(task.partition, number)
-        found: list[StoredChunk] = []
-        sampled, end = 0, 0
-        rows = self.use.previous.of_segment(task.partition, segment.base_offset or 0)
+        count = end = sampled = 0
         with open_found(segment) as source:
-            for row in rows:
+            for row in self._previous(task, number):
                 if row.start != end or row.stop > segment.size or not _is_valid(row, task, unseen):
                     break
                 sample, size = _sampled(source, row.start, row.stop, row.last_position)
                 sampled += size
                 if sample != row.sample:
                     break
-                found.append(row)
-                end = row.stop
-        return found, sampled
+                count, end = count + 1, row.stop
+        return count, end, sampled
 
 
 def _is_damaged(log_chunk: LogChunk) -> bool:
