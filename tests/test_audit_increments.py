@@ -18,6 +18,7 @@ from kforensics.analyses.partitions import ignore
 from kforensics.api.verdicts import investigation_of
 from kforensics.errors import UsageError
 from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.layouts import TIME_INDEX_ENTRY
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 from kforensics.render.evidence_store import StoredTables
@@ -162,6 +163,15 @@ def test_indexes_that_have_changed_are_compared_with_the_log(tmp_path: Path, kin
     index.write_bytes(data)
     _, rows = check_increment(cluster, previous, tmp_path)
     assert any(f"{index.name}" in row and "index-" in row for row in rows["findings"])
+
+
+def test_a_new_index_entry_about_an_old_batch_is_compared_with_it(tmp_path: Path) -> None:
+    cluster, previous = grown(tmp_path)
+    index = sorted((cluster.folder / "payments-0").glob("*.timeindex"))[2]
+    entry = TIME_INDEX_ENTRY.build({"timestamp": AS_OF, "relative_offset": 3})
+    index.write_bytes(index.read_bytes() + entry)
+    _, rows = check_increment(cluster, previous, tmp_path)
+    assert any(f"{index.name}" in row and "timeindex-" in row for row in rows["findings"])
 
 
 @pytest.mark.parametrize(
