@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from kforensics.forensics.audit.cluster_result import best_histories, best_replicas
 from kforensics.forensics.audit.producer_parts import CHUNK, Order, ProducerRows, ProducersOf
-from kforensics.forensics.checks.cluster.decided_markers import certain_markers, outside_window
+from kforensics.forensics.checks.cluster.decided_markers import of_listed, outside_window
 from kforensics.forensics.checks.cluster.hanging import absorbing
 from kforensics.forensics.checks.cluster.unfinished import excessive
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
@@ -32,8 +33,8 @@ from kforensics.forensics.coordinators.transactions.history import (
     Coordinators,
     CoordinatorTransactionArray,
 )
-from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals
-from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, numbered_partitions
+from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals, with_certain_marker
+from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers, numbered_partitions
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     TRANSACTION_PARTITION,
@@ -41,11 +42,12 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     TransactionPartitionArray,
     group_numbers,
 )
-from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.cluster_tables import DISTRIBUTED_TRANSACTIONS
+from kforensics.forensics.core.record_arrays import concat_rows, free_unused, take_rows
 from kforensics.forensics.core.record_types import TransactionOutcome
-from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.result_rows import RowStream
 from kforensics.forensics.core.rules import Rules
-from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 __all__ = ["JoinedPart", "join_part", "merge_parts"]
 
@@ -65,7 +67,7 @@ class JoinedPart:
         markers: TRANSACTION_MARKER records.
         roles: the ``MarkerRole`` of each marker.
         totals: what the whole part shows; None for listed partitions whose epoch is still to be compared.
-        rows: the rows of its transactions.
+        rows: the rows of its transactions; they cannot be serialized.
     """
 
     transactions: CoordinatorTransactionArray
@@ -74,7 +76,7 @@ class JoinedPart:
     markers: TransactionMarkerArray
     roles: IntArray
     totals: JoinTotals | None = None
-    rows: tuple[Rows, ...] = field(default=())
+    rows: RowStream | None = None
 
     def only(self, listed: IntArray) -> JoinedPart:
         """Return some of the listed partitions."""
@@ -106,28 +108,41 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     for value in arriving:
         if value.order in orders:
             chunks[value.order].append(value)
-    rows = {order: _concatenated(parts) for order, parts in chunks.items()}
-    del chunks
-    histories, replicas, ids, numbers = [], [], [np.empty(0, "i8")], [np.empty(0, "i8")]
-    for order, log in orders.items():
-        own, indexes = rows.pop(order, (None, np.empty(0, "i8")))
-        if log.history:
-            if own is not None:
-                own["id"] = np.searchsorted(log.id_numbers, own["id"])
-            histories.append(log.history if own is None else replace(log.history, transactions=own))
-            ids.append(log.id_numbers)
-            numbers.append(indexes)
-        elif log.markers:
-            replicas.append(log.markers if own is None else replace(log.markers, markers=own))
+    ids, numbers, transactions = [np.empty(0, "i8")], [np.empty(0, "i8")], [np.empty(0, COORDINATOR_TRANSACTION)]
+    sets, by_history = 0, {id(log.history): log for log in orders.values()}
+    for coordinator, history in enumerate(best[0]):
+        log = by_history[id(history)]
+        own = chunks.pop(log.order, [])
+        for chunk in own:
+            chunk.rows["id"] = np.searchsorted(log.id_numbers, chunk.rows["id"]) + sum(map(len, ids))
+            chunk.rows["partitions"] += np.where(chunk.rows["partitions"] >= 0, sets, 0).astype("i4")
+            chunk.rows["coordinator"] = coordinator
+        transactions += [chunk.rows for chunk in own]
+        numbers += [chunk.numbers for chunk in own]
+        ids.append(log.id_numbers)
+        sets += len(history.partition_sets)
+        del own
+    rows = concat_rows(transactions)
+    transactions.clear()
+    free_unused()
+
+    def join(
+        coordinators: Coordinators, supplied: Iterable[PartitionMarkers], rules: Rules
+    ) -> tuple[Coordinators, MarkerJoin]:
+        coordinators = replace(coordinators, transactions=rows)
+        return coordinators, join_markers(coordinators, supplied, rules)
+
     log_dirs = {log.log_dir for log in logs}
-    cluster = Cluster.of(histories, replicas, rules.across(log_dirs))
+    replicas = (_with_markers(log.markers, chunks.pop(order, [])) for order, log in orders.items() if log.markers)
+    cluster = Cluster.of(best[0], replicas, rules.across(log_dirs), join=join)
     yield from _PartOfCluster(cluster, logs, np.concatenate(ids), np.concatenate(numbers)).kept()
 
 
-def _concatenated(chunks: list[ProducerRows]) -> tuple[StructArray, IntArray]:
-    rows, numbers = concat_rows([chunk.rows for chunk in chunks]), np.concatenate([chunk.numbers for chunk in chunks])
+def _with_markers(markers: PartitionMarkers, chunks: list[ProducerRows]) -> PartitionMarkers:
+    rows = concat_rows([markers.markers, *(chunk.rows for chunk in chunks)])
     chunks.clear()
-    return rows, numbers
+    free_unused()
+    return replace(markers, markers=rows)
 
 
 class _PartOfCluster:
@@ -155,11 +170,11 @@ class _PartOfCluster:
         part = self._part(np.flatnonzero(listed), transactions, markers)
         totals = self._join.totals.renumbered(np.cumsum(transactions) - 1)
         totals.offsets_only["id"] = self._id_numbers[totals.offsets_only["id"]]
-        yield replace(part, totals=totals, rows=tuple(distributed_transaction_rows(self._cluster)))
-        rows = self._uncertain_epochs()
-        for start in range(0, len(rows), CHUNK):
+        rows = RowStream(DISTRIBUTED_TRANSACTIONS, partial(distributed_transaction_rows, self._cluster))
+        yield replace(part, totals=totals, rows=rows)
+        for uncertain in filter(len, self._uncertain_epochs()):
             none = (np.zeros(len(self._transactions), bool), np.zeros(len(self._markers), bool))
-            yield self._part(rows[start : start + CHUNK], *none)
+            yield self._part(uncertain, *none)
 
     def _part(self, rows: IntArray, transactions: BoolArray, markers: BoolArray) -> JoinedPart:
         """Return some of the listed partitions, transactions and markers; the masks are completed in place."""
@@ -209,13 +224,19 @@ class _PartOfCluster:
         is_whole = transactions["is_superseded"].copy()
         is_whole[listed["transaction"][listed["marker_status"] == MarkerStatus.SPLIT]] = True
         reported |= is_whole[listed["transaction"]]
-        rows, decided, sent = certain_markers(self._cluster)
-        last, epochs = decided["complete_leader_epoch"], sent["coordinator_epoch"]
-        is_untimely = np.logical_or(*outside_window(self._cluster, decided, sent)) | ((last != NONE) & (epochs > last))
-        reported[rows[is_untimely]] = True
-        if len(self._cluster.coordinators.histories):
-            reported[absorbing(self._cluster)] = True
+        for rows, decided, sent in self._certain():
+            last, epochs = decided["complete_leader_epoch"], sent["coordinator_epoch"]
+            is_untimely = np.logical_or(*outside_window(self._cluster, decided, sent))
+            reported[rows[is_untimely | ((last != NONE) & (epochs > last))]] = True
+            reported[absorbing(self._cluster, rows)] = True
         return reported
+
+    def _certain(self) -> Iterator[tuple[IntArray, CoordinatorTransactionArray, TransactionMarkerArray]]:
+        """Yield the listed partitions whose marker is certain, with their transactions and markers, in chunks."""
+        certain = with_certain_marker(self._listed)
+        for start in range(0, len(certain), CHUNK):
+            rows = certain[start : start + CHUNK]
+            yield rows, *of_listed(self._cluster, rows)
 
     def _owed_partitions(self) -> BoolArray:
         """Return of each open transaction of a replica the listed partition of its producer that was decided last.
@@ -225,13 +246,13 @@ class _PartOfCluster:
         listed, owed = self._listed, np.zeros(len(self._listed), bool)
         order = np.argsort(listed["partition"], kind="stable")
         in_order, decided = listed["partition"][order], self._transactions
-        best = {id(replica) for replica in self._join.by_partition.values()}
+        best = {replica.place for replica in self._join.by_partition.values()}
         offsets = np.append(self._markers["marker_offset"], NEVER)
         for replica in (log.markers for log in self._logs if log.markers and len(log.markers.open_transactions)):
             number = self._cluster.supplied_partitions[replica.name]
             start, stop = np.searchsorted(in_order, [number, number + 1]).tolist()
             rows = order[start:stop]
-            rows = rows[offsets[listed["marker"][rows]] >= (NEVER if id(replica) in best else replica.log_end_offset)]
+            rows = rows[offsets[listed["marker"][rows]] >= (NEVER if replica.place in best else replica.log_end_offset)]
             rows = rows[listed["marker_status"][rows] != MarkerStatus.UNSENT]
             producers = decided["producer_id"][listed["transaction"][rows]]
             rows = rows[np.isin(producers, replica.open_transactions["producer_id"])]
@@ -258,12 +279,11 @@ class _PartOfCluster:
         asked[_last_of_each(rows, transactions[rows])] = True
         return asked
 
-    def _uncertain_epochs(self) -> IntArray:
-        """Return the listed partitions whose marker may have an epoch that its coordinator had already replaced.
+    def _uncertain_epochs(self) -> Iterator[IntArray]:
+        """Yield the listed partitions whose marker may have an epoch that its coordinator had already replaced.
 
         When a coordinator used an epoch first is known only from all parts.
         """
-        rows, decided, sent = certain_markers(self._cluster)
         histories = [log for log in self._logs if log.history]
         highest: dict[int | None, int] = defaultdict(lambda: NONE)
         for log in histories:
@@ -271,8 +291,9 @@ class _PartOfCluster:
             highest[number] = max(highest[number], *log.epochs.tolist())
         limits = np.array([highest[one.place.partition] for one in self._cluster.coordinators.histories], "i8")
         seen = np.unique(np.concatenate([np.empty(0, "i8"), *(log.epochs for log in self._logs if log.markers)]))
-        following = np.append(seen, NEVER)[np.searchsorted(seen, sent["coordinator_epoch"], "right")]
-        return rows[following <= limits[decided["coordinator"]]] if len(rows) else rows
+        for rows, decided, sent in self._certain():
+            following = np.append(seen, NEVER)[np.searchsorted(seen, sent["coordinator_epoch"], "right")]
+            yield rows[following <= limits[decided["coordinator"]]]
 
 
 def _last_of_each(rows: IntArray, decided: CoordinatorTransactionArray) -> IntArray:

@@ -24,6 +24,8 @@ from kforensics.parsers.tables.schemas import Table
 
 __all__ = ["IdList", "distributed_transaction_rows", "id_rows"]
 
+# Transactions whose rows are created at a time.
+CHUNK_ROWS = 1 << 16
 STATE_NAMES = tuple(str(state) for state in State)
 TRANSACTION_OUTCOMES = ("open", "committed", "aborted", "superseded")
 ATOMIC = ("yes", "no", "pending", "unverifiable")
@@ -85,12 +87,12 @@ def id_rows(cluster: Cluster) -> Iterator[Rows]:
         yield _placed(cluster, coordinator, TRANSACTIONAL_IDS, rows, columns)
 
 
-def _by_coordinator(cluster: Cluster, rows: StructArray) -> Iterator[tuple[int, IntArray]]:
-    """Yield the number of each coordinator with rows, and the indexes of its rows."""
+def _by_coordinator(cluster: Cluster, rows: StructArray, most: int | None = None) -> Iterator[tuple[int, IntArray]]:
+    """Yield the number of each coordinator with rows, and the indexes of its rows, at most so many at a time."""
     for coordinator in range(len(cluster.coordinators.histories)):
         indexes = np.flatnonzero(rows["coordinator"] == coordinator)
-        if len(indexes):
-            yield coordinator, indexes
+        for start in range(0, len(indexes), most or len(indexes)):
+            yield coordinator, indexes[start : start + (most or len(indexes))]
 
 
 def _partition_lists(cluster: Cluster, numbers: IntArray) -> Words:
@@ -117,9 +119,10 @@ def distributed_transaction_rows(cluster: Cluster) -> Iterator[Rows]:
     lengths = np.array([len(partitions) for partitions in cluster.coordinators.partition_sets] + [0], "i4")
     inexact = np.bincount(listed["transaction"][~listed["is_exact"]], minlength=len(transactions))
     first, last = _marker_times(cluster)
-    for coordinator, indexes in _by_coordinator(cluster, transactions):
+    all_counts = _counts(listed, len(transactions))
+    for coordinator, indexes in _by_coordinator(cluster, transactions, CHUNK_ROWS):
         rows = transactions[indexes]
-        counts = _counts(listed, len(transactions), indexes)
+        counts = {name: count[indexes] for name, count in all_counts.items()}
         columns = {
             "transactional_id": Words(rows["id"], names),
             "producer_id": rows["producer_id"],
@@ -143,10 +146,12 @@ def distributed_transaction_rows(cluster: Cluster) -> Iterator[Rows]:
         yield _placed(cluster, coordinator, DISTRIBUTED_TRANSACTIONS, rows, columns)
 
 
-def _counts(listed: TransactionPartitionArray, length: int, indexes: IntArray) -> dict[str, IntArray]:
-    """Return the number of partitions of some transactions, by column of ``COUNTED``."""
+def _counts(listed: TransactionPartitionArray, length: int) -> dict[str, IntArray]:
+    """Return the number of partitions of each transaction, by column of ``COUNTED``."""
     return {
-        name: np.bincount(listed["transaction"][np.isin(listed["marker_status"], statuses)], minlength=length)[indexes]
+        name: np.bincount(listed["transaction"][np.isin(listed["marker_status"], statuses)], minlength=length).astype(
+            "i4"
+        )
         for name, statuses in COUNTED.items()
     }
 
@@ -154,13 +159,13 @@ def _counts(listed: TransactionPartitionArray, length: int, indexes: IntArray) -
 def _marker_times(cluster: Cluster) -> tuple[IntArray, IntArray]:
     """Return the times of the first and of the last available marker of each transaction."""
     listed = cluster.marker_join.transaction_partitions
-    listed = listed[listed["marker"] != NONE]
+    has_marker = np.flatnonzero(listed["marker"] != NONE)
     first = np.full(len(cluster.coordinators.transactions), NEVER, "i8")
     last = np.full(len(first), NO_TIME, "i8")
-    if len(listed):
-        times = cluster.marker_join.markers["marker_timestamp"][listed["marker"]]
-        np.minimum.at(first, listed["transaction"], times)
-        np.maximum.at(last, listed["transaction"], times)
+    if len(has_marker):
+        times = cluster.marker_join.markers["marker_timestamp"][listed["marker"][has_marker]]
+        np.minimum.at(first, listed["transaction"][has_marker], times)
+        np.maximum.at(last, listed["transaction"][has_marker], times)
     return first, last
 
 

@@ -15,12 +15,30 @@ import numpy as np
 
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
-__all__ = ["concat_rows", "copy_rows", "free_unused", "own_rows", "put_rows", "same_bytes", "take_rows", "where_rows"]
+__all__ = [
+    "concat_rows",
+    "copy_rows",
+    "fields_of",
+    "free_unused",
+    "own_rows",
+    "put_rows",
+    "same_bytes",
+    "take_rows",
+    "where_rows",
+]
 
 
 def take_rows(rows: StructArray, indexes: Any) -> StructArray:
     """Return some of the rows, by indexes or by a mask."""
     selected: StructArray = _as_bytes(rows)[indexes].view(rows.dtype)
+    return selected
+
+
+def fields_of(rows: StructArray, indexes: Any, names: Sequence[str]) -> StructArray:
+    """Return some fields of some of the rows, in an array of no other fields."""
+    selected = np.empty(len(indexes), [(name, rows.dtype[name]) for name in names])
+    for name in names:
+        selected[name] = rows[name][indexes]
     return selected
 
 

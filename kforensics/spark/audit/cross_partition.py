@@ -5,10 +5,8 @@ Runs on workers, except for what follows from the plan.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, groupby
 from typing import Any
 from zlib import crc32
@@ -31,7 +29,6 @@ from kforensics.forensics.audit.topic_result import (
     topic_key_results,
     topic_metadata_in,
 )
-from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.log.log_rows import Place
@@ -76,13 +73,13 @@ class Contributed:
         clusters: all clusters, None if none is evaluated.
         origin: distinguishes the cluster inputs of this kind of task from those of others.
         parts: number of parts in which the transactions of each cluster are joined, 0 to join them at once.
-        kept: the cluster inputs.
+        kept: the cluster inputs of each result, not yet divided among the parts.
     """
 
     clusters: Clusters | None
     origin: int
     parts: int = 0
-    kept: list[AddressedValue] = field(default_factory=list)
+    kept: list[Iterator[AddressedValue]] = field(default_factory=list)
 
     def take(self, numbered: Iterable[tuple[int, PartitionResult]]) -> Iterator[PartitionResult]:
         """Yield results without their cluster inputs, ready to be written.
@@ -93,7 +90,7 @@ class Contributed:
         for number, result in numbered:
             if result.cluster_input and self.clusters:
                 cluster = self.clusters.number(result.cluster_input.cluster)
-                self.kept += _inputs(result.cluster_input, cluster, number, self.origin, self.parts)
+                self.kept.append(_inputs(result.cluster_input, cluster, number, self.origin, self.parts))
             yield replace(result, cluster_input=None)
 
 
@@ -151,25 +148,19 @@ class JoinedParts:
         cluster, part = divmod(slot, self.parts)
         address = Address(FIRST_CLUSTER - cluster, cluster, cluster, cluster, JOINED + part)
         logs: list[ProducersOf] = []
-        rows: Iterable[ProducerRows] = ()
+        arriving_rows: Iterable[ProducerRows] = ()
         values = iter(arriving)
         for value in values:
             if isinstance(value, ProducerRows):
-                rows = chain([value], values)
+                arriving_rows = chain([value], values)
                 break
             logs.append(value)
-        joined = join_part(logs, rows, self.rules)
+        joined = join_part(logs, arriving_rows, self.rules)
         for sequence, value in enumerate(joined):
-            yield PartitionResult(Place(None, None, None, None), "", 0, _by_table(value.rows), is_counted=False)
+            rows = {value.rows.table.name: value.rows} if value.rows else {}
+            yield PartitionResult(Place(None, None, None, None), "", 0, rows, is_counted=False)
             ordinal = (JOINED if value.totals else UNCERTAIN) + part
-            self.kept.append((replace(address, ordinal=ordinal, sequence=sequence), replace(value, rows=())))
-
-
-def _by_table(rows: Iterable[Rows]) -> dict[str, RowStream]:
-    by_table: dict[str, list[Rows]] = defaultdict(list)
-    for of_table in rows:
-        by_table[of_table.table.name].append(of_table)
-    return {name: RowStream(parts[0].table, partial(iter, tuple(parts))) for name, parts in by_table.items()}
+            self.kept.append((replace(address, ordinal=ordinal, sequence=sequence), replace(value, rows=None)))
 
 
 def of_clusters(arriving: Iterable[AddressedValue], rules: Rules) -> Iterator[tuple[int, Iterator[PartitionResult]]]:

@@ -119,7 +119,7 @@ def _answered(
         results = ((place.partition, evaluate_partition(small.partition, scope, workers=0)) for place, small in values)
         outcome = sink.evaluated(f"small-{slot:05}", added.take(results))
     yield Address(NONE, slot, slot, slot, ordinal=slot, sequence=address.ordinal), Answer(outcome)
-    yield from added.kept
+    yield from chain.from_iterable(added.kept)
 
 
 def ended(
@@ -150,7 +150,7 @@ def ended(
             numbered = ((place.partition, value) for place, value in chain([(address, first)], group))
             results = enumerate(large_results(numbered, scope), slot << IN_SLOT)
             outcomes.append(sink.evaluated(f"large-{slot:05}", added.take(results)))
-            yield from added.kept
+            yield from chain.from_iterable(added.kept)
     if outcomes:
         yield Address(NONE, slot, slot, slot, ordinal=slot), Answer(sink.merged(outcomes))
 

@@ -166,7 +166,8 @@ def _ends_next(cluster: Cluster, row: Row) -> PlacedFinding:
 
 def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield markers with an unexpected time or coordinator epoch whose transaction is certain."""
-    _, transactions, markers = certain_markers(cluster)
+    listed = cluster.marker_join.transaction_partitions
+    transactions, markers = of_listed(cluster, with_certain_marker(listed))
     for matches, finding in zip(outside_window(cluster, transactions, markers), (_early, _late), strict=True):
         more = {name: transactions[name][matches] for name in ("id", "decided", "completed")}
         yield from first_n_placed(markers[matches], partial(finding, cluster), **more)
@@ -180,12 +181,11 @@ def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from first_n_placed(markers[is_wrong], partial(_epoch, cluster), **more)
 
 
-def certain_markers(cluster: Cluster) -> tuple[IntArray, CoordinatorTransactionArray, TransactionMarkerArray]:
-    """Return the listed partitions whose marker is certain, with their transactions and markers."""
+def of_listed(cluster: Cluster, rows: IntArray) -> tuple[CoordinatorTransactionArray, TransactionMarkerArray]:
+    """Return the transactions and the markers of some listed partitions, each of which has a marker."""
     listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    rows = with_certain_marker(listed)
     transactions = cluster.coordinators.transactions[listed["transaction"][rows]]
-    return rows, transactions, markers[listed["marker"][rows]] if len(rows) else markers[:0]
+    return transactions, markers[listed["marker"][rows]] if len(rows) else markers[:0]
 
 
 def outside_window(

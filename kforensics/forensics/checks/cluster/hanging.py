@@ -151,7 +151,8 @@ def _late_write(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
 
 def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield committed transactions with data from before they began."""
-    partitions = cluster.marker_join.transaction_partitions[absorbing(cluster)]
+    listed = cluster.marker_join.transaction_partitions
+    partitions = listed[absorbing(cluster, with_certain_marker(listed))]
     decided = cluster.coordinators.transactions[partitions["transaction"]]
     more = {"id": decided["id"], "begun_epoch": decided["data_epoch"], "start": decided["start"]}
     markers = cluster.marker_join.markers
@@ -159,11 +160,14 @@ def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from first_n_placed(markers, partial(_foreign, cluster), **more)
 
 
-def absorbing(cluster: Cluster) -> IntArray:
-    """Return the listed partitions with data from before their transaction began: of a lower epoch, or too early."""
-    listed, all_markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    certain = with_certain_marker(listed)
-    partitions = listed[certain]
+def absorbing(cluster: Cluster, certain: IntArray) -> IntArray:
+    """Return the listed partitions with data from before their transaction began: of a lower epoch, or too early.
+
+    Args:
+        cluster: the cluster.
+        certain: the listed partitions to look at, whose marker is certain.
+    """
+    all_markers, partitions = cluster.marker_join.markers, cluster.marker_join.transaction_partitions[certain]
     decided = cluster.coordinators.transactions[partitions["transaction"]]
     markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
     has_append_times, is_broken = (np.zeros(len(cluster.marker_join.partitions), bool) for _ in range(2))

@@ -9,7 +9,7 @@ is keyed by producer id, so the join can be split by producer id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -36,11 +36,15 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     key_groups,
 )
 from kforensics.forensics.coordinators.transactions.transitions import MAX_PRODUCER_EPOCH, TV2
+from kforensics.forensics.core.record_arrays import fields_of
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
 ALL = slice(None)
+# What the alignment of markers with transactions of one epoch takes of either: there may be millions.
+ALIGNED_TRANSACTION = ("id", "coordinator", "decided", "completed", "is_superseded")
+ALIGNED_MARKER = (*("marker_epoch", "coordinator_epoch", "outcome", "marker_timestamp", "first_offset", "data_epoch"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
     first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
     markers = _all_markers(by_partition)
+    by_partition = dict(_with_views(by_partition, markers))
+    del supplied
     listed = decided_partitions(coordinators, markers, numbers)
     groups = key_groups(coordinators.transactions, listed, markers)
     join = _Join(coordinators, markers, listed, groups, (start, end, first), rules.clock_skew_ms)
@@ -115,6 +121,17 @@ def _all_markers(by_partition: Mapping[int, PartitionMarkers]) -> TransactionMar
         rows["partition"] = number
         start += len(rows)
     return markers
+
+
+def _with_views(
+    by_partition: Mapping[int, PartitionMarkers], markers: TransactionMarkerArray
+) -> Iterator[tuple[int, PartitionMarkers]]:
+    """Yield partitions whose markers are part of the array of all, so that memory holds them once."""
+    start = 0
+    for number, partition in by_partition.items():
+        stop = start + len(partition.markers)
+        yield number, replace(partition, markers=markers[start:stop])
+        start = stop
 
 
 class _Join:
@@ -208,12 +225,14 @@ class _Join:
 
     def _align(self, rows: IntArray, markers: IntArray) -> None:
         """Join a group. Transactions and markers from before the coverage of the other side take part if they fit."""
-        transactions = self._coordinators.transactions[self._listed["transaction"][rows]]
+        decisions = self._listed["transaction"][rows]
+        transactions = fields_of(self._coordinators.transactions, decisions, ALIGNED_TRANSACTION)
         coverage_start = self._history_start(transactions)
         covered = transactions["decided"] >= self._coverage_start[self._listed["partition"][rows]]
         is_required = ~transactions["is_superseded"] & covered & (transactions["decided"] >= coverage_start)
         is_required &= ~self._may_follow_copy(rows) & ~self._precedes_log(rows)
-        group, optional = self._markers[markers], self._optional(markers)
+        group = fields_of(self._markers, markers, ALIGNED_MARKER)
+        optional = self._optional(group)
         ends = TransactionEnds(transactions["decided"], transactions["completed"], self._outcomes[rows], is_required)
         earlier_ends = coverage_start != ALWAYS
         alignment = align_markers(
@@ -250,9 +269,9 @@ class _Join:
             return ALWAYS
         return int(self._coordinators.coverage_start[transactions["coordinator"]].max())
 
-    def _optional(self, markers: IntArray) -> BoolArray:
+    @staticmethod
+    def _optional(group: TransactionMarkerArray) -> BoolArray:
         """Return which markers of a group may be duplicates or an operator's."""
-        group = self._markers[markers]
         duplicate = np.zeros(len(group), bool)
         duplicate[1:] = (group["first_offset"][1:] == NONE) & (group["outcome"][1:] == group["outcome"][:-1])
         epoch = group["coordinator_epoch"]
