@@ -26,6 +26,8 @@ FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # What is too large to be run for a page: other tests hold these against what they print.
+# Programs of other machines, which are not run here.
+ELSEWHERE = ("grep", "kubectl", "rsync", "ssh", "zstd")
 OF_MAKE = {"make demo", "make test", "make demo-spark"}
 
 
@@ -43,7 +45,22 @@ def test_code_is_in_a_language_that_a_test_runs_or_reads(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     of_spark = ("py", "text") if page.stem == "spark" else ()
     languages = {language for language, _ in FENCE.findall(CALCULATED.sub("", text))}
-    assert languages <= {"", "console", "python", "sh", "sql", *of_spark}
+    assert languages <= {"", "console", "python", "sh", "sql", "yaml", *of_spark}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "yaml")], ids=_id)
+def test_manifests_run_commands_that_there_are(page: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    for code in _code(page, "yaml"):
+        for container in yaml.safe_load(code)["spec"]["template"]["spec"]["containers"]:
+            _parse(container["args"][0], container["args"][1:])
+
+
+def test_the_example_of_compose_reads_only() -> None:
+    yaml = pytest.importorskip("yaml")
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]["kforensics"]
+    assert service["read_only"]
+    assert [volume for volume in service["volumes"] if volume.startswith("kafka-data:")] == ["kafka-data:/evidence:ro"]
 
 
 @dataclass
@@ -85,8 +102,11 @@ def _lines(page: Path) -> Iterator[list[str]]:
     for code in _code(page, "sh"):
         for line in code.replace("\\\n", " ").splitlines():
             # Not shlex's comments: it takes the # inside a word for one too.
-            if words := shlex.split(re.sub(r"(^|\s)#.*", "", line)):
-                yield words
+            words = shlex.split(re.sub(r"(^|\s)#.*", "", line))
+            starts = [0, *(number + 1 for number, word in enumerate(words) if word == "|")]
+            for start, stop in zip(starts, [*(number - 1 for number in starts[1:]), len(words)], strict=True):
+                if words[start:stop]:
+                    yield words[start:stop]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +126,13 @@ def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> 
             assert " ".join(words).replace("broker:9092", '"$BOOTSTRAP"') in (ROOT / "docs/tutorial.md").read_text(
                 "utf-8"
             )
+        case ["docker", "run" | "compose", *rest]:
+            start = rest.index("kforensics") + 1
+            _parse(rest[start], rest[start + 1 :])
+        case ["docker", "build", *_]:
+            assert (ROOT / "Dockerfile").exists()
+        case [tool, *_] if tool in ELSEWHERE:
+            pass
         case other:
             pytest.fail(f"no test reads {other}")
 
@@ -116,7 +143,7 @@ def _without_settings(words: list[str]) -> list[str]:
 
 def _parse(command: str, arguments: list[str]) -> None:
     with COMMANDS[command].make_context(command, list(arguments)) as context:
-        assert context.params["paths"]
+        assert context.params["store" if command == "report" else "paths"]
 
 
 def _installable(what: str) -> None:
