@@ -102,8 +102,8 @@ class Driver:
 
     def close(self) -> None:
         """End the process without closing its clients: what is open stays open."""
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # closes the pipes and waits
+            self._process.kill()
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._process.stdin is None or self._process.stdout is None:
