@@ -145,7 +145,7 @@ def test_more_files_than_a_process_may_open_are_opened_in_turn(tmp_path: Path) -
         "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200));"
         "from kforensics.cli import main; main()"
     )
-    command = [sys.executable, "-c", code, "collect", folder.parent, "-o", tmp_path / "copy"]
+    command = [sys.executable, "-c", code, "collect", str(folder.parent), "-o", str(tmp_path / "copy")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr.splitlines()[-1][:19]) == (0, "collected 300 files")
     assert contents(tmp_path / "copy" / "data") == contents(folder.parent)

@@ -262,16 +262,17 @@ def _one_stream(data: bytes, chunks: Iterator[bytes], stream: Decompressor) -> I
                 return
             if not output and not (data := next(chunks, b"")):
                 raise BrokenStreamError("the compressed data end in the middle; copy the file again")
-    except (zlib.error, *_zstd_errors()) as error:
+    except _errors() as error:
         raise BrokenStreamError(f"the compressed data are damaged: {error}") from error
 
 
-def _zstd_errors() -> tuple[type[Exception], ...]:
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what decompressors raise; zstd has an exception of its own."""
     if "backports.zstd" not in sys.modules:
-        return ()
+        return (zlib.error,)
     from backports import zstd
 
-    return (zstd.ZstdError,)
+    return (zlib.error, zstd.ZstdError)
 
 
 def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:

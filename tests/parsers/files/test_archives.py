@@ -25,7 +25,7 @@ import kforensics
 from kforensics.parsers.files import archives
 from kforensics.parsers.files.archives import unpacked_path
 from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.files.source import UNPACKED, open_source
 from tests.command import CLASSIC, SAMPLES, run
 
 HOUR = 1_795_400_000
@@ -135,7 +135,7 @@ def test_an_audit_of_an_archive_finds_what_that_of_the_folder_finds(
     with packed(folder, tmp_path / "stream.tar.zst").open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
         monkeypatch.delitem(archives._UNPACKED, "-", raising=False)
-        monkeypatch.delenv(archives.UNPACKED, raising=False)
+        monkeypatch.delenv(UNPACKED, raising=False)
         assert evidence("-", "-!") == expected
 
 
@@ -404,7 +404,7 @@ def waiting(samples: Callable[[str], Path], tmp_path: Path) -> Iterator[tuple[su
     archive, temporary = packed(samples("groups"), tmp_path / "case.tar.gz"), tmp_path / "temporary"
     temporary.mkdir()
     code = "import sys, kforensics.cli; sys.argv = sys.argv[1:]; kforensics.cli.main()"
-    command = [sys.executable, "-c", code, "kforensics", "dump", "--print-data-log", archive]
+    command = [sys.executable, "-c", code, "kforensics", "dump", "--print-data-log", str(archive)]
     environment = os.environ | {"TMPDIR": str(temporary)}
     null = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=null, env=environment) as process:
