@@ -18,7 +18,7 @@ from zlib import crc32
 
 from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.source import STDIN, is_uri
+from kforensics.parsers.files.source import INSIDE, STDIN, is_archive_name, is_uri
 
 FILE_BUFFER_SIZE = 1 << 20
 # As many links as Linux follows.
@@ -28,7 +28,7 @@ DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd")
 
 
 def check_output(output: Path | None, inputs: Iterable[str]) -> None:
-    """Refuse an output file next to an input file, or below an input folder.
+    """Refuse an output file next to an input file, or below an input folder, or in place of an archive.
 
     Args:
         output: output file, None for standard output.
@@ -43,11 +43,19 @@ def check_output(output: Path | None, inputs: Iterable[str]) -> None:
     folders = {output.absolute().parent.resolve(), Path(os.path.realpath(output)).parent}
     for name in inputs:
         for path in _local_paths(name):
-            evidence_folders = {path.parent.resolve(), path.resolve().parent}
-            if path.is_dir():
-                evidence_folders = {parent for parent in evidence_folders if _is_log_dir(parent)}
-            if folders & evidence_folders or any(folder.is_relative_to(path.resolve()) for folder in folders):
+            if _is_among(output, folders, path):
                 raise UsageError(f"{output} would be among the evidence {name}; choose another folder for --output")
+
+
+def _is_among(output: Path, folders: set[Path], path: Path) -> bool:
+    """Return whether an output, in some folders, is an input, next to one, or below one."""
+    archive = Path(str(path).partition(INSIDE)[0])
+    if is_archive_name(str(archive)) and archive.is_file():  # it is the evidence, and no file next to it
+        return output.exists() and output.samefile(archive)
+    evidence_folders = {path.parent.resolve(), path.resolve().parent}
+    if path.is_dir():
+        evidence_folders = {parent for parent in evidence_folders if _is_log_dir(parent)}
+    return bool(folders & evidence_folders) or any(folder.is_relative_to(path.resolve()) for folder in folders)
 
 
 def _is_log_dir(folder: Path) -> bool:

@@ -157,7 +157,7 @@ def test_an_archive_has_the_files_of_the_folder(kind: str, samples: Callable[[st
     assert not rows
 
 
-@pytest.mark.parametrize("command", ["lso", "scan", "verify", "forecast", "dump", "ids", "cluster", "keys"])
+@pytest.mark.parametrize("command", ["lso", "scan", "forecast", "dump", "ids", "cluster", "keys"])
 def test_a_command_prints_for_an_archive_what_it_prints_for_the_folder(
     command: str, samples: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -252,6 +252,18 @@ def test_a_folder_that_is_called_as_an_archive_is_a_folder(tmp_path: Path) -> No
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_bytes(b"1")
         assert contents(tmp_path / name) == {"/a": b"1"}
+
+
+@pytest.mark.parametrize("inside", ["", "!/groups/broker-1"])
+def test_results_may_be_written_beside_an_archive_and_not_in_its_place(
+    inside: str, samples: Callable[[str], Path], tmp_path: Path
+) -> None:
+    archive = packed(samples("groups"), tmp_path / "case.tar")
+    data = archive.read_bytes()
+    assert run("scan", f"{archive}{inside}", "--output", tmp_path / "scan.txt").code == 0
+    ended = run("scan", f"{archive}{inside}", "--output", archive)
+    assert (ended.code, f"{archive} would be among the evidence" in ended.err) == (2, True)
+    assert archive.read_bytes() == data
 
 
 # Hostile archives ----------------------------------------------------------------------------------------------------
