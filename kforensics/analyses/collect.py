@@ -19,8 +19,8 @@ from typing import IO, Any, NamedTuple, Protocol, cast
 from kforensics.errors import UsageError
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.parsers.files.discover import Unreadable
+from kforensics.parsers.files.input_paths import ARCHIVES
 from kforensics.parsers.files.log_capture import CHUNK, LogContent, LogFile, LogFiles
-from kforensics.parsers.files.source import ARCHIVES
 from kforensics.render.output import check_output, open_output
 from kforensics.version import __version__
 

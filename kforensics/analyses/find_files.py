@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from kforensics.parsers.files.discover import FoundFile, Unreadable, classified_by_suffix, discover
-from kforensics.parsers.files.source import is_named
+from kforensics.parsers.files.input_paths import is_named
 
 # Takes a sentence for the user.
 Notify: TypeAlias = Callable[[str], None]

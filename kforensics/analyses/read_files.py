@@ -12,8 +12,9 @@ from kforensics.analyses.filters import Isolation
 from kforensics.analyses.find_files import Notify
 from kforensics.errors import InputError
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile
+from kforensics.parsers.files.input_paths import is_named
 from kforensics.parsers.files.log_names import parse_file_name
-from kforensics.parsers.files.source import Source, file_name, is_named, open_source
+from kforensics.parsers.files.source import Source, file_name, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position

@@ -15,6 +15,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.partition.partition_files import Partition, partitions_of
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile, discover
 from kforensics.parsers.files.folders import Entry, Folders, folders_of
+from kforensics.parsers.files.input_paths import INSIDE
 from kforensics.parsers.files.log_names import (
     CONSUMER_OFFSETS,
     METADATA_TOPIC,
@@ -24,7 +25,7 @@ from kforensics.parsers.files.log_names import (
     parse_folder_name,
 )
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
-from kforensics.parsers.files.source import INSIDE, open_source
+from kforensics.parsers.files.source import open_source
 
 __all__ = [
     "CONTEXT_TOPICS",

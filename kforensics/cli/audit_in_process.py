@@ -19,7 +19,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import ONE_TABLE, Format
 from kforensics.render.incident_lines import IncidentView

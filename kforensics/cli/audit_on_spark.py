@@ -14,7 +14,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.partition.splits import SPLIT_SIZE
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.formats import Format
 from kforensics.render.incident_lines import IncidentView

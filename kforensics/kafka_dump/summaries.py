@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from kforensics.kafka_dump.java import hash_map_order, java_path, scala_map_order
 from kforensics.kafka_dump.styles import PLAIN_STYLE, DumpStyle
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 
 Pair = tuple[int, int]
 

@@ -21,7 +21,7 @@ from pyarrow import fs
 from kforensics.errors import KforensicsError, UsageError
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.parsers.files.file_systems import remote_system
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.output import claimed, lock_part, part_path, remove_abandoned

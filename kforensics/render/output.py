@@ -18,7 +18,7 @@ from zlib import crc32
 
 from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.source import INSIDE, STDIN, is_archive_name, is_uri
+from kforensics.parsers.files.input_paths import INSIDE, STDIN, is_archive_name, is_uri
 
 FILE_BUFFER_SIZE = 1 << 20
 # As many links as Linux follows.

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.tables.arrow import Row, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.evidence_store import (

@@ -14,7 +14,7 @@ from uuid import uuid4
 from pyarrow import fs
 
 from kforensics.errors import UsageError
-from kforensics.parsers.files.source import is_uri
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.render.evidence_store import MANIFEST, locate_store, store_path
 
 # Folders in the staging folder: of what finished tasks returned, and of the claims of those who want to write a store

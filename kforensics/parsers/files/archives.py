@@ -44,7 +44,7 @@ from kforensics.parsers.files.archive_entries import (
     tar_entries,
     zip_entries,
 )
-from kforensics.parsers.files.source import (
+from kforensics.parsers.files.input_paths import (
     ARCHIVES,
     INSIDE,
     STDIN,

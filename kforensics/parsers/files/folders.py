@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from kforensics.errors import NO_FILE, InputError, InputForbiddenError, InputKindError, InputMissingError
-from kforensics.parsers.files.source import INSIDE, STDIN, content_path, is_archive_name, is_uri, stream_name
+from kforensics.parsers.files.input_paths import INSIDE, STDIN, is_archive_name, is_uri, stream_name
+from kforensics.parsers.files.source import content_path
 
 __all__ = ["Entry", "Folders", "LocalFolders", "RemoteFolders", "folders_of"]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from kforensics.errors import InputError, InputMissingError, UsageError
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.folders import LocalFolders
+from kforensics.parsers.files.input_paths import INSIDE, is_archive_name, is_uri
 from kforensics.parsers.files.log_names import (
     CONSUMER_OFFSETS,
     METADATA_TOPIC,
@@ -25,7 +26,7 @@ from kforensics.parsers.files.log_names import (
     parse_file_name,
     parse_folder_name,
 )
-from kforensics.parsers.files.source import INSIDE, LocalSource, is_archive_name, is_uri
+from kforensics.parsers.files.source import LocalSource
 
 __all__ = ["LogContent", "LogFile", "LogFiles", "find_log_files"]
 

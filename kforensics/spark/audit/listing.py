@@ -30,8 +30,9 @@ from kforensics.parsers.files.discover import (
     discover_folder,
     discover_lazily,
 )
+from kforensics.parsers.files.input_paths import is_named
 from kforensics.parsers.files.log_names import FolderName, parse_folder_name
-from kforensics.parsers.files.source import file_name, is_named
+from kforensics.parsers.files.source import file_name
 from kforensics.spark.audit.serialization import deserialize, serialize
 
 __all__ = [

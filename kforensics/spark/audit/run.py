@@ -39,7 +39,7 @@ from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.source import INSIDE, UNPACKED, is_archive_name, is_uri
+from kforensics.parsers.files.input_paths import INSIDE, UNPACKED, is_archive_name, is_uri
 from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.previous_store import previous_store

@@ -12,7 +12,8 @@ from kforensics.errors import InputError
 from kforensics.forensics.partition.partition_files import LogDir, Partition
 from kforensics.forensics.partition.splits import splits_of
 from kforensics.parsers.files.discover import UNKNOWN, FoundFile, Unreadable, classified_by_suffix, discover
-from kforensics.parsers.files.source import file_name, is_named, open_source
+from kforensics.parsers.files.input_paths import is_named
+from kforensics.parsers.files.source import file_name, open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.selection import HalfOpenRange

@@ -25,7 +25,8 @@ import kforensics
 from kforensics.parsers.files import archives
 from kforensics.parsers.files.archives import unpacked_path
 from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
-from kforensics.parsers.files.source import UNPACKED, open_source
+from kforensics.parsers.files.input_paths import UNPACKED
+from kforensics.parsers.files.source import open_source
 from tests.command import CLASSIC, SAMPLES, run
 
 HOUR = 1_795_400_000

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from kforensics.errors import InputError, InputForbiddenError, InputKindError, InputMissingError
 from kforensics.parsers.files import source as module
+from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.files.source import (
     BytesSource,
     LocalSource,
@@ -25,7 +26,6 @@ from kforensics.parsers.files.source import (
     Source,
     Window,
     file_name,
-    is_uri,
     open_source,
 )
 from kforensics.parsers.format.rows import Batch, Damage
