@@ -50,10 +50,10 @@ def forecast_brokers(paths: Sequence[str], release: str) -> Iterator[BrokerForec
         UsageError: there is no log directory.
         InputError: one cannot be read.
     """
-    found = [directory for path in paths for directory in _log_directories(path)]
+    directories = [directory for path in paths for directory in _log_directories(path)]
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
-    for directory in dict.fromkeys(found):
+    for directory in dict.fromkeys(directories):
         identity = read_identity(directory)
         (unnamed if identity is None else brokers.setdefault(identity, [])).append(directory)
     if len(brokers) == 1:
@@ -77,30 +77,30 @@ def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candida
     """
     files, _ = find_files(paths, notify)
     newest = max((file.mtime_ms for file in files if file.mtime_ms is not None), default=0)
-    found = False
+    is_any = False
     for candidate in candidates(partitions_of(files), newest):
-        found = True
+        is_any = True
         yield candidate
-    if not found:
+    if not is_any:
         raise UsageError("no partition has several replicas here; name the log directories of all brokers")
 
 
 def _log_directories(path: str) -> list[str]:
     """Return a path if it is a log directory, otherwise the log directories in it."""
     folders = folders_of(path)
-    found: list[str] = []
+    directories: list[str] = []
     for entry in folders.expand(path):
         if not entry.is_folder:
             raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
         children = folders.children(entry.path)
         if _is_log_directory([child.name for child in children]):
-            found.append(entry.path.rstrip("/") or entry.path)
+            directories.append(entry.path.rstrip("/") or entry.path)
             continue
         inner = [child.path for child in children if child.is_folder and _contains_log(child.path)]
-        found += inner
+        directories += inner
         if not inner:
             raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
-    return found
+    return directories
 
 
 def _contains_log(path: str) -> bool:

@@ -46,9 +46,9 @@ def collect(
 
     if output is None:
         raise UsageError("the copy needs a place; name one with --output, such as case.tar.zst")
-    found = find_log_files(paths or ())
-    with progress_meter(found.size, show=False if quiet else progress, what="collect") as meter:
-        collection = collect_files(found, str(output), meter.advance if meter else lambda _: None)
+    files = find_log_files(paths or ())
+    with progress_meter(files.size, show=False if quiet else progress, what="collect") as meter:
+        collection = collect_files(files, str(output), meter.advance if meter else lambda _: None)
     for path in collection.unreadable:
         notify(f"cannot copy {path.path}: {path.why}")
     if not quiet:

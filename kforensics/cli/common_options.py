@@ -186,7 +186,7 @@ class CommonOptions(SharedOptions):
         notes: list[str] = []
         settings = self.given_settings()
         with self.stage("files found"):
-            found = investigate(
+            investigation = investigate(
                 paths,
                 self.as_of_ms(),
                 notify,
@@ -196,14 +196,14 @@ class CommonOptions(SharedOptions):
                 alone=self.alone,
                 settings=settings,
             )
-        if all_topics and not found.unreadable:
-            check_topics(self.topic or (), [partition.place.topic for partition in found.partitions])
+        if all_topics and not investigation.unreadable:
+            check_topics(self.topic or (), [partition.place.topic for partition in investigation.partitions])
         for sentence in () if self.quiet else notes:
             notify(sentence)
         if self.verbose:
-            for sentence in _evidence(found, settings):
+            for sentence in _evidence(investigation, settings):
                 notify(sentence)
-        return found
+        return investigation
 
     @contextmanager
     def watched(self, investigation: Investigation) -> Iterator[Investigation]:

@@ -59,9 +59,9 @@ def forecast(
     if elect:
         _elect(options, paths, release, status)
         raise typer.Exit(status.code(severity))
-    found = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
+    forecasts = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
     text = partial(forecast_lines, screen=options.screen())
-    write_results(found, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
+    write_results(forecasts, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
     raise typer.Exit(status.code(severity))
 
 

@@ -182,10 +182,10 @@ class StagedStore:
         """
         try:
             if is_uri(self._output):
-                found = self._finished_of(self._staging_path, plan)
-                if found is None:
+                finished = self._finished_of(self._staging_path, plan)
+                if finished is None:
                     self._delete_finished()
-                return found
+                return finished
             for part in abandoned(Path(self._root)):
                 if self._finished_of(self._staging_path, plan) is None and self._finished_of(str(part), plan):
                     for folder in part.iterdir():

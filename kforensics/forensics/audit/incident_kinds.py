@@ -382,10 +382,9 @@ class Cascade:
 
 
 CASCADES = (
-    Cascade(("txn-open-at-end",), ("stuck-transaction",), same_batch),
     Cascade(("marker-admin-abort",), ("split-transaction",), same_batch),
     Cascade(
-        ("txn-write-after-marker", "epoch-regressed", "txn-epoch-mixed", "marker-epoch-regressed"),
+        ("txn-open-at-end", "txn-write-after-marker", "epoch-regressed", "txn-epoch-mixed", "marker-epoch-regressed"),
         ("stuck-transaction",),
         same_batch,
     ),

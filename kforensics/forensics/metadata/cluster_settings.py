@@ -52,8 +52,8 @@ def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]
         InputError: the metadata log cannot be read.
     """
     partitions = list(partitions)
-    found = [*_configured(partitions), *_partition_counts(partitions)]
-    return sorted(found, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
+    settings = [*_configured(partitions), *_partition_counts(partitions)]
+    return sorted(settings, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
 
 
 def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:

@@ -96,9 +96,9 @@ def _in_logs(logs: list[FoundFile], starts: EpochStarts) -> Iterator[OverruledBa
     """
     rows: list[OverruledBatches] = []
     for log in reversed(logs):
-        found = _in_log(log.path, starts)
-        rows = [*(row for row in found if row is not None), *rows]
-        if found and found[0] is None:
+        overruled = _in_log(log.path, starts)
+        rows = [*(row for row in overruled if row is not None), *rows]
+        if overruled and overruled[0] is None:
             break
     yield from rows
 

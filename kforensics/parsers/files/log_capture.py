@@ -87,29 +87,30 @@ def find_log_files(paths: Sequence[str]) -> LogFiles:
         InputError: there is no such folder.
     """
     roots = _roots(paths)
-    found = LogFiles(log_dirs=list(roots))
+    log_files = LogFiles(log_dirs=list(roots))
     folders = sorted(
-        (folder for path, name in roots.items() for folder in _folders_in(path, name, found)), key=lambda each: each[:2]
+        (folder for path, name in roots.items() for folder in _folders_in(path, name, log_files)),
+        key=lambda each: each[:2],
     )
     descriptors = _Descriptors()
     for _, path, name in folders:
-        found.files += _opened_unchanged(path, name, descriptors, found)
-    return found
+        log_files.files += _opened_unchanged(path, name, descriptors, log_files)
+    return log_files
 
 
 def _roots(paths: Sequence[str]) -> dict[str, str]:
     """Return the folders to copy, and their names in the copy."""
     if not paths:
         raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
-    found = []
+    entries = []
     for path in paths:
         if is_uri(path) or is_archive_name(path) or INSIDE in path:
             raise UsageError(NO_FOLDER.format(path))
-        found += LocalFolders().expand(path)
-    for entry in found:
+        entries += LocalFolders().expand(path)
+    for entry in entries:
         if not entry.is_folder:
             raise UsageError(NO_FOLDER.format(entry.path))
-    whole = {entry.path: str(Path(entry.path).resolve()) for entry in found}
+    whole = {entry.path: str(Path(entry.path).resolve()) for entry in entries}
     names = {path: Path(each).name for path, each in whole.items()}
     if len(set(names.values())) < len(names) or not all(names.values()):
         names = {path: each.lstrip("/") or "root" for path, each in whole.items()}

@@ -336,8 +336,8 @@ def setting_evidence_of(plan: Plan, as_of_ms: int) -> list[SettingEvidence]:
         return []
     kinds = (PARTITION,) if plan.unselected is None else (PARTITION, UNSELECTED)
     showing = plan.frame.where(plan.frame.shows_settings & plan.frame.kind.isin(*kinds))
-    found = mapped(showing, [partial(_setting_evidence, as_of_ms=as_of_ms)], NUMBERED).toArrow()
-    return [deserialize(payload) for payload in found.sort_by("number")["payload"].to_pylist()]
+    evidence = mapped(showing, [partial(_setting_evidence, as_of_ms=as_of_ms)], NUMBERED).toArrow()
+    return [deserialize(payload) for payload in evidence.sort_by("number")["payload"].to_pylist()]
 
 
 def _setting_evidence(rows: Iterator[Row], as_of_ms: int) -> Iterator[Row]:

@@ -6,30 +6,21 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kforensics.analyses.audit import NO_PLACE, STORED, Stages, cluster_ids, sha256_of, summaries_in_manifest
+from kforensics.analyses.audit import NO_PLACE, STORED, Stages, cluster_ids, summaries_in_manifest
 from kforensics.analyses.partitions import ignore, rules_as_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
-from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.replica_verdicts import (
-    ReplicaVerdict,
-    is_comparison,
-    replica_verdicts,
-    with_replica_verdict,
-)
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.result_rows import Rows
@@ -37,10 +28,8 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
-from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.input_paths import INSIDE, UNPACKED, is_archive_name, is_uri
-from kforensics.parsers.tables.schemas import Table, parse_columns
 from kforensics.render.audit_report import AuditReport
 from kforensics.render.previous_store import previous_store
 from kforensics.render.staged_store import StagedStore, StorePart, TaskWriter
@@ -48,6 +37,7 @@ from kforensics.render.streams import ProgressMeter
 from kforensics.spark.audit.audit_job import run_audit_job
 from kforensics.spark.audit.finished_tasks import FinishedTasks, resume_key
 from kforensics.spark.audit.listing import topics_under
+from kforensics.spark.audit.outcomes import CHECKSUMS, Outcome, ResultSink
 from kforensics.spark.audit.plan import Plan, plan_of, setting_evidence_of
 from kforensics.spark.audit.read_counter import ReadCounter
 from kforensics.spark.audit.serialization import deserialize, serialize
@@ -58,16 +48,7 @@ from kforensics.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CHECKSUMS", "SparkRequest", "audited_on_spark", "planned", "rules_of"]
-
-CHECKSUMS = Table(
-    "checksums",
-    "input",
-    parse_columns("""
-path string file as given
-sha256 string SHA-256 of its bytes; null if it can no longer be read
-"""),
-)
+__all__ = ["SparkRequest", "audited_on_spark", "planned", "rules_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,85 +89,6 @@ class SparkRequest:
     alone: bool = False
     resume: bool = True
     previous: str | None = None
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """The combined results of tasks.
-
-    Attributes:
-        report: the report.
-        parts: the parts of the evidence store that they have written.
-        replicas: verdicts of replicas by their folder.
-        places: log directory, topic and partition number of each partition with a result.
-    """
-
-    report: AuditReport
-    incidents: IncidentSummary
-    parts: list[StorePart] = field(default_factory=list)
-    replicas: dict[str, ReplicaVerdict] = field(default_factory=dict)
-    places: Counter[tuple[str | None, str | None, int | None]] = field(default_factory=Counter)
-
-    def with_other(self, other: _Outcome) -> _Outcome:
-        self.report.merge(other.report)
-        self.incidents.merge(other.incidents)
-        self.parts += other.parts
-        self.replicas |= other.replicas
-        self.places.update(other.places)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class _Sink:
-    """Writes the results of each task to files of its own, and keeps the data that the report needs."""
-
-    staging: str | None
-    as_of_ms: int
-    checksums: bool
-    clusters: Mapping[str | None, str]
-    replicas: Mapping[str, ReplicaVerdict] = field(default_factory=dict)
-
-    def _outcome(self) -> _Outcome:
-        return _Outcome(AuditReport(self.as_of_ms), IncidentSummary({}, self.as_of_ms))
-
-    def informed(self, compared: bytes) -> _Sink:
-        return replace(self, replicas=deserialize(compared).replicas)
-
-    def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
-        outcome = self._outcome()
-        incidents = IncidentSummary(self.clusters, self.as_of_ms)
-        parts = None if self.staging is None else TaskWriter(self.staging, task)
-        for evaluated in results:
-            result = with_replica_verdict(evaluated, self.replicas)
-            outcome.replicas |= replica_verdicts([result] if is_comparison(result) else [])
-            outcome.report.add(result)
-            incidents.add(result)
-            if result.is_counted:
-                outcome.places[result.place.log_dir, result.place.topic, result.place.partition] += 1
-            if parts:
-                for rows in result.rows.values():
-                    parts.add(rows)
-                parts.add_values(STORED["damage"], result.damage)
-        outcome.parts += parts.finish() if parts else ()
-        outcome.incidents.merge(incidents)
-        return serialize(outcome)
-
-    def listed(self, task: str, files: Iterable[FoundFile]) -> bytes:
-        outcome = self._outcome()
-        if self.staging is None:
-            return serialize(outcome)
-        parts = TaskWriter(self.staging, task)
-        for file in files:
-            parts.add_values(STORED["files"], [attrgetter(*STORED["files"].names)(file)])
-            if self.checksums:
-                parts.add_values(CHECKSUMS, [(file.path, sha256_of(file.path))])
-        outcome.parts += parts.finish()
-        return serialize(outcome)
-
-    def merged(self, outcomes: Iterable[bytes]) -> bytes:
-        # In an order of their own: a task that runs again must send on the same bytes, however outcomes arrive.
-        ordered = map(deserialize, sorted(outcomes))
-        return serialize(reduce(_Outcome.with_other, ordered, self._outcome()))
 
 
 def planned(spark: SparkSession, request: SparkRequest) -> Plan:
@@ -274,8 +176,8 @@ def _finished_tasks(plan: Plan, request: SparkRequest, tasks: int) -> FinishedTa
         return None
     same = (__version__, platform.python_version(), plan.hash, replace(request, output=None, command=()))
     name = sha256(serialize(same)).hexdigest()[:32]
-    found = plan.store.adopt(name if key else "")
-    return FinishedTasks(plan.store.staging, found or f"{name}-{tasks}", key) if key else None
+    finished = plan.store.adopt(name if key else "")
+    return FinishedTasks(plan.store.staging, finished or f"{name}-{tasks}", key) if key else None
 
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
@@ -318,14 +220,14 @@ def audited_on_spark(
         tasks = plan.finished.parallelism if plan.finished else parallelism(spark)
         sharing = TaskSizing(tasks, request.split_size, request.whole, request.few, request.joins)
         names = {member.log_dir: plan.clusters.name_of_member(member) for member in plan.members}
-        sink = _Sink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
+        sink = ResultSink(store.staging if store else None, rules.as_of_ms, request.checksums, names)
         progress = counter.shown(meter) if counter else nullcontext()
         with stages.stage("examine"), answering("the audit broke off"), progress:
             replicas = SearchedReplicas.of(plan.members if request.records else (), plan.clusters)
             scope = AuditScope(
                 rules, records=request.records, clusters=plan.clusters, replicas=replicas, summaries=summaries
             )
-            outcome: _Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished, counter))
+            outcome: Outcome = deserialize(run_audit_job(spark, plan, scope, sink, sharing, plan.finished, counter))
         _check_complete(plan, outcome)
         incidents = outcome.incidents.rows()
         outcome.report.add(PartitionResult(NO_PLACE, "", 0, {incidents.table.name: incidents}, is_counted=False))
@@ -361,7 +263,7 @@ def _keeping_finished(plan: Plan) -> Iterator[None]:
         raise
 
 
-def _check_complete(plan: Plan, outcome: _Outcome) -> None:
+def _check_complete(plan: Plan, outcome: Outcome) -> None:
     """Check that every planned partition has exactly one row among the results, evaluated or unread.
 
     Raises:

@@ -161,17 +161,17 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
     resets.update(reset.key[0] for reset in commits.resets)
     resets.update(issue.key[0] for issue in commits.issues if issue.kind is CommitIssueKind.REGRESSED)
     groups = sorted({*commits.groups, *commits.states} if partitions is None else offsets)
-    found = [(name, commits.states.get(name), offsets.get(name, _Offsets())) for name in groups]
+    known = [(name, commits.states.get(name), offsets.get(name, _Offsets())) for name in groups]
     columns = {
         "group": groups,
-        **_state_columns([(state, bool(sums.partitions or sums.pending)) for _, state, sums in found]),
-        **{name: [getattr(sums, name) for *_, sums in found] for name in ("partitions", "pending", "without_lag")},
+        **_state_columns([(state, bool(sums.partitions or sums.pending)) for _, state, sums in known]),
+        **{name: [getattr(sums, name) for *_, sums in known] for name in ("partitions", "pending", "without_lag")},
         **{
-            name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in found]
+            name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in known]
             for name in ("lag", "stable_lag")
         },
         "resets": [resets[name] for name in groups],
-        "last_commit_timestamp": [_known_time(sums.last_time) for *_, sums in found],
+        "last_commit_timestamp": [_known_time(sums.last_time) for *_, sums in known],
     }
     return Rows(GROUPS, len(groups), {**commits.place._asdict(), **columns})
 
