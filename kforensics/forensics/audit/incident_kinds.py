@@ -383,11 +383,8 @@ class Cascade:
 
 CASCADES = (
     Cascade(("marker-admin-abort",), ("split-transaction",), same_batch),
-    Cascade(
-        ("txn-open-at-end", "txn-write-after-marker", "epoch-regressed", "txn-epoch-mixed", "marker-epoch-regressed"),
-        ("stuck-transaction",),
-        same_batch,
-    ),
+    Cascade(("txn-open-at-end", "txn-write-after-marker"), ("stuck-transaction",), same_batch),
+    Cascade(("epoch-regressed", "txn-epoch-mixed", "marker-epoch-regressed"), ("stuck-transaction",), same_batch),
     Cascade(
         (
             *("index-mismatch", "index-corrupt", "timeindex-mismatch", "offset-gap", "offset-overlap"),
