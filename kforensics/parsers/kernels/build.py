@@ -40,7 +40,7 @@ ENTRY_POINTS = (whole_batches, batch_headers, whole_records, lines, batch_column
 LIBRARY_FUNCTIONS = {"memcpy", "memmove", "memset"}
 
 
-class _Library(JITCodeLibrary):
+class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba shows mypy no types
     """The code of one function. numba would link it with that of its callees and compile it, each time."""
 
     texts: list[str] = []  # of all functions  # noqa: RUF012
