@@ -54,10 +54,18 @@ def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     (slot.folder / "data").rename(data)
     undoctored = _listing(data)
     case.doctor(data)
-    return _run(slot.node(base), base, data, undoctored)
+    return run(slot.node(base), base, data, undoctored)
 
 
-def _run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[str, Any]:
+def run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[str, Any]:
+    """Start a broker on a log directory, stop it, and return what came of it.
+
+    Args:
+        node: the broker.
+        base: release and log directories.
+        data: the folder of its log directories.
+        undoctored: the files that were there before the change, whose partitions are asked for, too.
+    """
     before = _listing(data)
     node.write_config()
     command = ["nice", "-n", "10", tool("java"), *_JVM, *node.logging(), "-cp", f"{broker_jars(base.release)}/*"]

@@ -269,8 +269,12 @@ class _Load:
     # Producers.
 
     def load_producers(self) -> None:
-        for offset in self.snapshots_by_recovery:
-            self.snapshots.pop(offset, None)  # the recovery writes it again
+        for offset in self.snapshots_by_recovery & self.snapshots.keys():
+            path = self.snapshots.pop(offset)  # the recovery writes it again
+            if offset <= self.loaded.log_start:
+                self.add(
+                    HOUSEKEEPING, f"{offset:020}.snapshot is before the log and is deleted", silent=True, path=path
+                )
         self._drop_stray_snapshots()
         loaded = self.loaded
         if not self.snapshots and self.clean and not self.snapshots_by_recovery:

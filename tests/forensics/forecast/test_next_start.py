@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kforensics.analyses.forecast import known_release
-from kforensics.forensics.forecast.effects import HOUSEKEEPING
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast, forecast_start
 from lab.forecast.bases import BASES, DATA, Base, unpack
 from lab.forecast.cases import Case, cases_of
@@ -113,3 +113,35 @@ def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Pat
     assert forecast.outcome == "starts"
     assert {each.fate for each in forecast.partitions} == {"served"}
     assert 0 < len(forecast.partitions) < 4
+
+
+@pytest.mark.parametrize("name", ["4.4.0-hot"])
+def test_copies_of_a_broker_under_load_start_as_forecast(name: str, tmp_path: Path) -> None:
+    """Each log as its load left it, before the coordinators ended transactions; strays, and what was cut off."""
+    shutil.unpack_archive(DATA / f"{name}.zip", tmp_path)
+    truth = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    assert len(truth) >= 10
+    for copy, did in truth.items():
+        forecast = forecast_start([str(tmp_path / copy)])
+        assert forecast.outcome == OUTCOMES[did["outcome"]], copy
+        logs = {Path(each.folder).name: each.loaded for each in forecast.partitions if each.folder and each.loaded}
+        loaded = {name: [log.log_start, log.log_end] for name, log in logs.items()}
+        assert loaded == did["loaded"], copy
+        assert _stray_differences(forecast, did["files"]) == [], copy
+        stable = {
+            name: offsets[2]
+            for name, offsets in did["partitions"].items()
+            if name in logs and isinstance(offsets, list) and offsets[1] == logs[name].log_end
+        }
+        assert {name: logs[name].last_stable for name in stable} == stable, copy
+        cut = {Path(effect.path or "").relative_to(tmp_path / copy) for effect in _kind(forecast, "truncated")}
+        assert {Path(file) for file, kind in did["files"].items() if _is_shorter(file, kind)} <= cut, copy
+
+
+def _kind(forecast: BrokerForecast, kind: str) -> list[Effect]:
+    return [effect for _, effect in forecast.all_effects() if effect.kind == kind]
+
+
+def _is_shorter(file: str, kind: str) -> bool:
+    sizes = [int(size) for size in kind.removesuffix(" bytes").split(" -> ")] if " -> " in kind else []
+    return file.endswith(".log") and len(sizes) == 2 and sizes[1] < sizes[0]
