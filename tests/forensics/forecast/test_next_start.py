@@ -115,7 +115,7 @@ def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Pat
     assert 0 < len(forecast.partitions) < 4
 
 
-@pytest.mark.parametrize("name", ["4.4.0-hot"])
+@pytest.mark.parametrize("name", ["4.4.0-hot", "4.4.0-killed-under-load"])
 def test_copies_of_a_broker_under_load_start_as_forecast(name: str, tmp_path: Path) -> None:
     """Each log as its load left it, before the coordinators ended transactions; strays, and what was cut off."""
     shutil.unpack_archive(DATA / f"{name}.zip", tmp_path)

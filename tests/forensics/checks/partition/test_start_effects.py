@@ -81,7 +81,7 @@ def test_stopped_and_killed_brokers_are_silent(base: Base, tmp_path: Path) -> No
     assert _found(tmp_path / "data") == {}
 
 
-@pytest.mark.parametrize("name", ["4.4.0-hot"])
+@pytest.mark.parametrize("name", ["4.4.0-hot", "4.4.0-killed-under-load"])
 def test_copies_of_a_broker_under_load_are_silent(name: str, tmp_path: Path) -> None:
     shutil.unpack_archive(DATA / f"{name}.zip", tmp_path)
     copies = sorted(tmp_path.iterdir())
