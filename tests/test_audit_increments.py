@@ -168,26 +168,36 @@ def test_indexes_that_have_changed_are_compared_with_the_log(tmp_path: Path, kin
 def test_a_new_index_entry_about_an_old_batch_is_compared_with_it(tmp_path: Path) -> None:
     cluster, previous = grown(tmp_path)
     index = sorted((cluster.folder / "payments-0").glob("*.timeindex"))[2]
-    entry = TIME_INDEX_ENTRY.build({"timestamp": AS_OF, "relative_offset": 3})
+    last = batches_in(index.with_suffix(".log"))[-1].last_offset
+    entry = TIME_INDEX_ENTRY.build({"timestamp": AS_OF, "relative_offset": last - int(index.stem)})
     index.write_bytes(index.read_bytes() + entry)
     _, rows = check_increment(cluster, previous, tmp_path)
     assert any(f"{index.name}" in row and "timeindex-" in row for row in rows["findings"])
 
 
+EXPIRY = {"settings": {"producer.id.expiration.ms": "3600000"}}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("before", "after"),
     [
-        {"as_of": NOW - 40 * 3_600_000},
-        {"as_of": NOW + 3_000},
-        {"settings": {"producer.id.expiration.ms": "3600000"}},
-        {"topic": "orders"},
-        {"records": True},
+        ({}, {"as_of": NOW + 3_000}),
+        ({}, EXPIRY),
+        (EXPIRY, {}),
+        (EXPIRY, {**EXPIRY, "as_of": NOW - 40 * 3_600_000}),
+        ({}, {"topic": "orders"}),
+        ({}, {"records": True}),
     ],
 )
-def test_the_evaluation_may_differ(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_the_evaluation_may_differ(tmp_path: Path, before: dict[str, Any], after: dict[str, Any]) -> None:
     """Timestamps may be in the future of another time, and limits may decide what was observed."""
-    cluster, previous = grown(tmp_path)
-    check_increment(cluster, previous, tmp_path, **options)
+    cluster, previous = GrowingCluster(tmp_path / "data"), tmp_path / "old"
+    first = audited(cluster.folder, previous, **before)
+    code = "producer-expired-by-timestamp"
+    assert any(code in row for row in first["findings"]) == bool(before)
+    cluster.change(1)
+    _, rows = check_increment(cluster, previous, tmp_path, **after)
+    assert any(code in row for row in rows["findings"]) == (after == EXPIRY)
 
 
 def test_a_log_directory_may_be_somewhere_else(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.forensics.forge import Content, forge
 __all__ = ["ROUNDS", "GrowingCluster", "bytes_kept", "contents"]
 
 ROUNDS = 10
-PRODUCERS = 3
+PRODUCERS, IDEMPOTENT = 3, 9
 VALUE = b"v" * 400
 # Segments before the first round, and transactions in each.
 SEGMENTS, TRANSACTIONS = 14, 12
@@ -46,13 +46,16 @@ class GrowingLog:
     def append(self, transactions: int) -> None:
         """Append transactions of several producers: every fourth is aborted, and the last is open.
 
-        The second one begins with a record that is two hours old.
+        After the first one, a producer without transactions writes a record that is two hours old.
         """
         for number in range(transactions):
             producer = 1 + (self.end + number) % PRODUCERS
-            for late in (LATE_MS if number == 1 else 0, 0):
+            if number == 1:
+                sequence = self._sequence(IDEMPOTENT)
+                self._add(f"D {IDEMPOTENT} 0 {sequence}-{sequence} @{self.end}-{self.end} N", 1, LATE_MS)
+            for _ in range(2):
                 sequence = self._sequence(producer)
-                self._add(f"D {producer} 0 {sequence}-{sequence + 1} @{self.end}-{self.end + 1} T", 2, late)
+                self._add(f"D {producer} 0 {sequence}-{sequence + 1} @{self.end}-{self.end + 1} T", 2)
             if number < transactions - 1:
                 outcome = "A" if number % 4 == 3 else "C"
                 self._add(f"M {producer} 0 {outcome} {self.coordinator} @{self.end}", 1)
