@@ -92,3 +92,13 @@ def test_the_dearest_pack_is_the_first() -> None:
     sizes = [10 << 20] * 30 + [200 << 20] + [10 << 20] * 30
     small = _shared(sizes).small.to_pylist()
     assert small[30] == {"number": 30, "final_slot": 0}
+
+
+@pytest.mark.parametrize(
+    ("size", "clusters", "parts"),
+    [(1 << 30, 1, 0), (15_000_000_000, 1, 56), (15_000_000_000, 4, 14), (1 << 47, 1, 512)],
+)
+def test_transactions_are_joined_in_parts_if_there_is_much_to_read(size: int, clusters: int, parts: int) -> None:
+    """However large the logs are, a part is sent what it needs of every partition, so parts have a limit, too."""
+    assert TaskSizing(1).join_parts(size, clusters) == parts
+    assert TaskSizing(1, joins=3).join_parts(size, clusters) == 3

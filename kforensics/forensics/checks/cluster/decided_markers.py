@@ -182,7 +182,7 @@ def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 
 def of_listed(cluster: Cluster, rows: IntArray) -> tuple[CoordinatorTransactionArray, TransactionMarkerArray]:
-    """Return the transactions and the markers of some listed partitions, each of which has a marker."""
+    """Return the transactions and the markers of some listed partitions that have a marker."""
     listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
     transactions = cluster.coordinators.transactions[listed["transaction"][rows]]
     return transactions, markers[listed["marker"][rows]] if len(rows) else markers[:0]

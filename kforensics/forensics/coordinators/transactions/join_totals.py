@@ -24,7 +24,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArr
 
 __all__ = ["COORDINATOR_EPOCH", "OFFSETS_ONLY", "UNKNOWN_OUTCOME", "JoinTotals", "with_certain_marker"]
 
-# Statuses whose number of transactions in a partition is all that matters.
+# Statuses for which only the number of transactions in a partition matters.
 COUNTED_STATUSES = (MarkerStatus.NOT_SUPPLIED, MarkerStatus.NOT_COVERED, MarkerStatus.AMBIGUOUS)
 
 # How many transactions have a status in a partition, and the index of the first of them.
