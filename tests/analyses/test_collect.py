@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -88,16 +89,20 @@ def test_what_is_written_after_the_opening_is_not_in_the_copy(log_dir: Path, tmp
 
 
 def test_logs_and_indexes_fit_each_other_while_they_are_written(log_dir: Path, tmp_path: Path) -> None:
-    """A writer appends to the log before it appends to the index, as brokers do; each copy has both or none."""
+    """A writer appends to the log before it appends to the index, as brokers do, and pauses now and then."""
     (log, index), stop = (log_dir / "orders-0" / f"{NAME}.{kind}" for kind in ("log", "txnindex")), threading.Event()
     log.write_bytes(b"")
     index.touch()
+    for number in range(100):  # it takes a while to open what is between the two
+        (log_dir / "orders-0" / f"{NAME}.m{number}").touch()
 
     def write() -> None:
         with log.open("ab", buffering=0) as logged, index.open("ab", buffering=0) as indexed:
-            while not stop.wait(0.01):
-                logged.write(b"x")
-                indexed.write(b"y")
+            while not stop.wait(0.3):
+                for _ in range(50):
+                    logged.write(b"x")
+                    indexed.write(b"y")
+                    time.sleep(0.002)
 
     writer = threading.Thread(target=write)
     writer.start()
