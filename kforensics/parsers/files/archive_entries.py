@@ -361,7 +361,7 @@ def _zip_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Arch
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError) as error:
             errors.append(f"after byte {position} it cannot be unpacked: {error}")
 
-    yield ArchiveEntry(info.filename, info.is_dir(), _zip_time(info), info.file_size, None, blocks)
+    yield ArchiveEntry(info.filename, info.filename.endswith("/"), _zip_time(info), info.file_size, None, blocks)
     yield from (ArchiveProblem(info.filename, why) for why in errors)
 
 

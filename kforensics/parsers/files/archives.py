@@ -78,6 +78,7 @@ TOO_LARGE = (
 TOO_MANY = f"it has more than {MAX_ENTRIES:,} entries, and the rest is left out; unpack it yourself"
 TWICE = "the archive has it more than once; the last one is read"
 UPWARDS = "its name leads out of the archive"
+NAMELESS = "an entry has no name"
 IN_THE_WAY = "the archive has a file and a folder of this name"
 CUT = "the archive ends in the middle of it: {:,} of {:,} bytes are there"
 
@@ -327,7 +328,10 @@ class _Unpacker:
             return None
         target = os.path.join(self._root, name)
         try:
-            if entry.is_folder or not name:
+            if not (entry.is_folder or name):
+                self._report(entry.name, NAMELESS)
+                return None
+            if entry.is_folder:
                 os.makedirs(target, mode=0o700, exist_ok=True)
                 return None
             os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)

@@ -308,6 +308,17 @@ def test_the_last_of_two_entries_is_read_and_the_other_reported(tmp_path: Path) 
     assert file.size == 2
 
 
+def test_an_entry_without_a_name_is_reported(tmp_path: Path, unpacked: Path) -> None:
+    """A reader of zip ends a name at its first zero."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
+        out.writestr("?a", b"1")
+        out.writestr("b", b"3")
+    (tmp_path / "a.zip").write_bytes((tmp_path / "a.zip").read_bytes().replace(b"?a", b"\0a"))
+    tar = tar_of(tmp_path / "a.tar", member("", b"1"), member("b", b"3"))
+    for archive in (tmp_path / "a.zip", tar):
+        assert contents(archive) == {"": b"an entry has no name", "!/b": b"3"}
+
+
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "tar.zst"])
 def test_an_archive_that_was_cut_is_read_up_to_there(kind: str, tmp_path: Path, unpacked: Path) -> None:
     """At every length it is a prefix of the files, and a sentence."""
