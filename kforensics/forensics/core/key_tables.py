@@ -56,8 +56,8 @@ most_records int64 records of the largest batch
 most_bytes int64 bytes of the largest batch
 fill float64 average size of a batch, as a share of the largest batch that this producer wrote to the topic
 compression_ratio float64 uncompressed bytes of records per stored byte; null if no batch could be read completely
-mean_wait_ms float64 average time from the first to the last record of a batch, in ms; null with LogAppendTime
-most_wait_ms int64 the longest of these times, in ms; null with LogAppendTime
+mean_wait_ms float64 average wait in ms from the first to the last record of a batch; null with LogAppendTime
+most_wait_ms int64 the longest of these in ms; null with LogAppendTime
 batches_10ms int64 batches if those begun in the same 10 ms were one, up to 16 KiB; null with LogAppendTime
 batches_100ms int64 the same for 100 ms; null with LogAppendTime
 first_timestamp int64 smallest timestamp in ms; null if no record has one
