@@ -18,9 +18,9 @@ from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.core.broker_settings import STATE_PARTITIONS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.core.settings import STATE_PARTITIONS
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer
 from kforensics.forensics.explain.offset_story import OffsetRun, OffsetStory
 from kforensics.forensics.explain.producer_story import ProducerStory, producer_story

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kforensics.analyses.explain import PartitionReader
-from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
-from kforensics.analyses.topics import check_topics, is_selected, similar
+from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.topics import check_topics, is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_commits, best_replicas
 from kforensics.forensics.coordinators.cluster_evidence import Cluster

@@ -20,9 +20,9 @@ from kforensics.forensics.coordinators.partition_of import NamePartition, hashes
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.history_replay import history_of
 from kforensics.forensics.coordinators.transactions.id_events import IdEvents, TransactionalIdLife
+from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.cluster_tables import ID_EVENTS, NAME_PARTITIONS, TRANSACTIONAL_IDS
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.tables.schemas import Table

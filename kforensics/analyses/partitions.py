@@ -18,9 +18,9 @@ from kforensics.analyses.surroundings import (
 )
 from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, is_selected
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import (

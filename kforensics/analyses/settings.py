@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from kforensics.analyses.times import as_of_ms
 from kforensics.analyses.topics import is_selected, selection_of
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import (
+from kforensics.forensics.core.broker_settings import (
     BROKER_NAMES,
     GIVEN,
     GIVEN_BY_CALLER,
@@ -22,6 +21,7 @@ from kforensics.forensics.core.settings import (
     is_of_broker,
     validated,
 )
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from kforensics.parsers.files.meta_properties import Property, read_properties

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.partitions import Investigation, OnUnreadable, is_numbered
+from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
-from kforensics.analyses.topics import is_selected
+from kforensics.analyses.topics import is_numbered, is_selected
 from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort

@@ -19,10 +19,10 @@ from kforensics.analyses.times import Since, as_of_text_ms, since_time, time_zon
 from kforensics.analyses.topics import check_topics, partition_numbers, similar
 from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_size, format_time
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import Setting
 from kforensics.render.formats import Format
 from kforensics.render.output import check_output
 from kforensics.render.screen import CommandWords, Screen

@@ -26,8 +26,8 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.cluster import hanging
 from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.offset_story import OffsetStory
 from kforensics.forensics.partition.partition_files import Partition

@@ -14,7 +14,7 @@ import pytest
 import kforensics
 from kforensics.errors import UsageError
 from kforensics.forensics.coordinators.partition_of import java_hashes
-from kforensics.forensics.core.settings import DEFAULT
+from kforensics.forensics.core.broker_settings import DEFAULT
 from scripts import documented
 from tests.command import ROOT, SAMPLES, run, sentence
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets

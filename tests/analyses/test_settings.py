@@ -12,8 +12,7 @@ import pytest
 import kforensics
 from kforensics.analyses.settings import given_settings, rules_for
 from kforensics.errors import UsageError
-from kforensics.forensics.core.rules import DAY_MS, Rules
-from kforensics.forensics.core.settings import (
+from kforensics.forensics.core.broker_settings import (
     DEFAULT,
     EARLIER,
     KNOWN,
@@ -22,6 +21,7 @@ from kforensics.forensics.core.settings import (
     Setting,
     default_setting,
 )
+from kforensics.forensics.core.rules import DAY_MS, Rules
 from tests.command import SAMPLES, run
 from tests.forensics.partition_states import partitions_under
 

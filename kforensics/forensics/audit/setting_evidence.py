@@ -14,10 +14,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.longest_timeout import LongestTimeout, longest_timeout
-from kforensics.forensics.core.formatting import format_duration
-from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import (
+from kforensics.forensics.core.broker_settings import (
     EARLIER,
     KNOWN,
     MAX_TIMEOUT,
@@ -26,6 +23,9 @@ from kforensics.forensics.core.settings import (
     default_setting,
     known_first,
 )
+from kforensics.forensics.core.formatting import format_duration
+from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,

@@ -12,11 +12,11 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, StateRec
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers, TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
+from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kforensics.forensics.core.settings import (
+from kforensics.forensics.core.broker_settings import (
     ABORT_SCAN,
     CLEANUP_POLICY,
     COMPACT,

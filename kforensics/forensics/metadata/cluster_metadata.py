@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, COMPACT
 from kforensics.forensics.core.election import Election
-from kforensics.forensics.core.settings import CLEANUP_POLICY, COMPACT
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source

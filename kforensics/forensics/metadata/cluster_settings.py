@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kforensics.forensics.core.settings import Setting, setting_of_broker
+from kforensics.forensics.core.broker_settings import Setting, setting_of_broker
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.files.source import open_source

@@ -22,10 +22,10 @@ from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
 from kforensics.parsers.files.folders import folders_of

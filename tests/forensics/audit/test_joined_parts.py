@@ -59,7 +59,8 @@ def resolved_in_parts(inputs: list[ClusterInput], rules: Rules, parts: int) -> t
         logs = [one for one in arriving if isinstance(one, ProducersOf)]
         rows = [one for one in arriving if isinstance(one, ProducerRows)]
         for part in join_part(logs, rows, rules):
-            contents.update(repr((part.rows.table.name, row)) for row in part.rows or ())
+            if part.rows is not None:
+                contents.update(repr((part.rows.table.name, row)) for row in part.rows)
             (uncertain if part.totals is None else of_cluster).append(replace(part, rows=None))
     remaining = [without_parts(one) for one in inputs]
     contents += contents_of(resolve_deferred(remaining, rules, [*of_cluster, *uncertain]))

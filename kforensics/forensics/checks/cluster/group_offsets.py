@@ -20,12 +20,12 @@ from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
+from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST, Row
-from kforensics.forensics.core.settings import OFFSETS_PARTITIONS
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.messages.message_columns import texts_of
 

@@ -17,11 +17,11 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, OffsetReset
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, ResetReason, reset_reason
 from kforensics.forensics.coordinators.coordinator_records import NEVER
+from kforensics.forensics.core.broker_settings import OFFSETS_RETENTION
 from kforensics.forensics.core.commands import BOOTSTRAP, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.core.settings import OFFSETS_RETENTION
 
 GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
 DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"

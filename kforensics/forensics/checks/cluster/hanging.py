@@ -18,12 +18,12 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
+from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
-from kforensics.forensics.core.settings import MAX_TIMEOUT
 from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(

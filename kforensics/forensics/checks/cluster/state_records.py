@@ -17,10 +17,10 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT
 from kforensics.forensics.coordinators.partition_of import java_hashes, likely_count
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
+from kforensics.forensics.core.broker_settings import MAX_TIMEOUT, STATE_PARTITIONS
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.core.settings import MAX_TIMEOUT, STATE_PARTITIONS
 
 CODES = by_name(
     Code(

@@ -21,12 +21,12 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.broker_settings import ABORT_SCAN
 from kforensics.forensics.core.commands import DESCRIBE, TERMINATE
 from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.core.settings import ABORT_SCAN
 from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(

@@ -14,13 +14,13 @@ from typing import TypeAlias
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.observations import ObservationArray, Observed, batches, observations_of, observe
 from kforensics.forensics.core.record_types import NO_TIME, Anomaly, ProducerArray
 from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.marker_times import newest_marker_times
 from kforensics.forensics.partition.partition_state import PartitionState

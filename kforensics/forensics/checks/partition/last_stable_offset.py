@@ -12,12 +12,12 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts
-from kforensics.forensics.core.settings import MAX_TIMEOUT
 from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING, LIST, TRANSACTIONS_TOOL
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row, first_n, place
-from kforensics.forensics.core.settings import MAX_TIMEOUT
 from kforensics.forensics.partition.blocking_transactions import idle_times
 from kforensics.forensics.partition.partition_state import PartitionState
 

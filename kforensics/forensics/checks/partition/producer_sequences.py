@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
 from kforensics.forensics.core.reporting import Row, expiry, first_n, place
-from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row, first_n
-from kforensics.forensics.core.settings import PRODUCER_EXPIRY
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,

@@ -14,9 +14,9 @@ from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Of
 from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.broker_settings import OFFSETS_RETENTION
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.settings import OFFSETS_RETENTION
 
 __all__ = ["ResetCause", "ResetReason", "reset_reason"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.core.settings import ABORT_SCAN, GIVEN, Setting
+from kforensics.forensics.core.broker_settings import ABORT_SCAN, GIVEN, Setting
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.checks.partition import expired_producers
+from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY, default_setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import DAY_MS, Rules
-from kforensics.forensics.core.settings import PRODUCER_EXPIRY, default_setting
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.check_runs import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.checks.partition import damage, record_contents
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.checks.partition import damage, segments, structure
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.partition_files import CLEANER
 from tests.forensics.checks.partition.check_runs import (
     HEALTHY_SCENARIOS,

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.checks.partition import damage, structure
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.core.settings import Setting
 from kforensics.forensics.partition.log_summary import LogSummary, log_summary, merged_logs
 from kforensics.forensics.partition.partition_files import CLEANER
 from kforensics.parsers.columns.batch_columns import BatchColumns, column_dtype
