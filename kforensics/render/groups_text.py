@@ -17,8 +17,8 @@ from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
 
-# Groups of a list, and events of a history.
-LISTED = 20
+# Groups of a list, and events of a history; and members of a group.
+LISTED, NAMED_MEMBERS = 20, 5
 GROUP_CELLS = (
     *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
     *("lag", "stable_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
@@ -104,9 +104,11 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     kind = "classic, without members" if state is None else state.kind
     yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
     yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
-    if state is not None:
-        for member, client in sorted(state.members.items()):
-            yield Line(f"  member {printable(member)}: client {printable(client)}", hang=4)
+    resets = [event for event in story.events if event.kind is GroupEventKind.RESET]
+    if resets:
+        count = "reset" if len(resets) == 1 else f"{len(resets):,} resets, the last"
+        yield Line(f"  {count}: {_time(resets[-1])} {_reset(resets[-1])}", hang=4)
+    yield from _member_lines(story, screen)
     limit = screen.shown(LISTED)
     events = story.events if limit is None else story.events[-limit:]
     if len(events) < len(story.events):
@@ -116,10 +118,23 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
         yield Line(f"  {_event_line(event)}", hang=4)
 
 
+def _member_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
+    members = [] if story.state is None else sorted(story.state.members.items())
+    limit = screen.shown(NAMED_MEMBERS)
+    for member, client in members[:limit]:
+        yield Line(f"  member {printable(member)}: client {printable(client)}", hang=4)
+    if limit is not None and len(members) > limit:
+        yield f"  … and {format_count(len(members) - limit, 'more member')}"
+        yield from screen.rest("--all")
+
+
 def _event_line(event: GroupEvent) -> str:
-    time = "no timestamp" if event.record.time == NO_TIME else format_time_ms(event.record.time)
     missing = "" if event.is_exact or event.cause else " (earlier records may be missing)"
-    return f"{time} {_what(event)}{missing}"
+    return f"{_time(event)} {_what(event)}{missing}"
+
+
+def _time(event: GroupEvent) -> str:
+    return "no timestamp" if event.record.time == NO_TIME else format_time_ms(event.record.time)
 
 
 def _what(event: GroupEvent) -> str:
@@ -131,13 +146,20 @@ def _what(event: GroupEvent) -> str:
     topic, partition = event.partition or ("", -1)
     where = f"{printable(topic)}-{partition}"
     if event.kind is GroupEventKind.RESET:
-        before = "an unknown offset" if event.first is None else str(event.first)
-        likely = "" if event.is_exact else "likely "
-        cause = (event.cause or "").replace("-", " ")
-        return f"reset of {where} from {before} to {event.last}: {likely}{cause}; {printable(event.why or '')}"
+        return f"reset of {_reset(event)}"
     if event.kind is GroupEventKind.REMOVED:
         return f"removed the offset of {where}"
     how = {GroupEventKind.ABORTED: "aborted ", GroupEventKind.PENDING: "pending "}.get(event.kind, "")
     offsets = str(event.first) if event.first == event.last else f"{event.first} to {event.last}"
     count = f" in {event.times:,} commits, the last at {format_time_ms(event.last_time)}" if event.times > 1 else ""
     return f"{how}commits of {where}: {offsets}{count}" if count else f"{how}commit of {where}: {offsets}"
+
+
+def _reset(event: GroupEvent) -> str:
+    topic, partition = event.partition or ("", -1)
+    before = "an unknown offset" if event.first is None else str(event.first)
+    likely = "" if event.is_exact else "likely "
+    cause = (event.cause or "").replace("-", " ")
+    return (
+        f"{printable(topic)}-{partition} from {before} to {event.last}: {likely}{cause}; {printable(event.why or '')}"
+    )

@@ -129,6 +129,14 @@ SITUATIONS = {
             "check $ kforensics",
         ),
     ),
+    "a group that read from the start again": Situation(
+        ("groups", *AS_OF, "--group", "expired", ROOT / "tests" / "data" / "group-resets" / "4.4.0"),
+        (
+            *("group expired: classic, Empty", "reset: 2026-11-23 09:47:53.763 UTC orders-0 from 10 to 3"),
+            *("likely offset expired", "idle for just over 1 min", "removed the offset of orders-0"),
+        ),
+        0,
+    ),
     "a healthy cluster of 1,000 partitions": Situation(
         ("audit", *FORGED, "--processes", "1", "healthy"),
         ("CLEAN: 1,000 partitions", "1,000 partitions: nothing found"),

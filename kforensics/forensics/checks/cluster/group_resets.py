@@ -115,7 +115,9 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
         (commit.segment, commit.position, commit.offset),
         CODES["group-offset-reset"],
         f"The committed {offset} of group {group!r} for {name} {happened} ({reason.why}). {_consequence(reset)}",
-        severity=Severity.WARNING if is_back and reason.cause in UNINTENDED else Severity.INFO,
+        severity=Severity.WARNING
+        if is_back and reason.cause in UNINTENDED and not reason.is_inferred
+        else Severity.INFO,
         producer=(commit.producer_id, commit.producer_epoch) if commit.producer_id >= 0 else None,
         evidence=_evidence(reset, reason, name),
         exactness=Exactness.EXACT if reason.is_certain and commits.is_whole else Exactness.APPROXIMATE,
@@ -153,7 +155,8 @@ def _evidence(reset: OffsetReset, reason: ResetReason, name: str) -> dict[str, o
 
 def _benign(reset: OffsetReset, reason: ResetReason) -> tuple[str, ...]:
     if reason.cause is ResetCause.OFFSET_EXPIRED:
-        return ("deleted by an administrator after that time: possible",)
+        deleted = "at that moment" if reason.is_inferred else "after that time"
+        return (f"deleted by an administrator {deleted}: possible",)
     if reason.cause in UNINTENDED:
         return ()
     expired = () if reason.is_certain or reset.removal is None else (f"{OFFSETS_RETENTION} was shorter: possible",)

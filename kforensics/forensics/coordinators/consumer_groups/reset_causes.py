@@ -23,6 +23,8 @@ __all__ = ["ResetCause", "ResetReason", "reset_reason"]
 MINUTE_MS = 60_000
 # How long after the removal of a topic its coordinators have written the tombstones at the latest.
 TOPIC_REMOVAL_MS = 10 * MINUTE_MS
+# How long after its retention an offset is removed where the coordinator looks for expired ones every few seconds.
+SOON_MS = 10_000
 
 
 class ResetCause(StrEnum):
@@ -47,11 +49,13 @@ class ResetReason(NamedTuple):
         cause: the cause.
         why: what shows it, as a clause.
         is_certain: whether the files leave no other.
+        is_inferred: whether it rests on a setting that only the times suggest.
     """
 
     cause: ResetCause
     why: str
     is_certain: bool = True
+    is_inferred: bool = False
 
 
 def reset_reason(cluster: Cluster, reset: OffsetReset) -> ResetReason:
@@ -96,8 +100,14 @@ def _removed(cluster: Cluster, reset: OffsetReset, removal: Commit) -> ResetReas
         why = f"idle for {format_duration(idle)}, {OFFSETS_RETENTION} is {setting['setting_value']}"
         return ResetReason(ResetCause.OFFSET_EXPIRED, f"{why} ({setting['setting_source']})", is_certain=False)
     cause = ResetCause.GROUP_DELETED if with_group else ResetCause.OFFSET_DELETED
-    why = f"idle for {format_duration(idle)} only, {OFFSETS_RETENTION} is {setting['setting_value']}"
+    if idle < MINUTE_MS:
+        why = f"idle for {format_duration(idle)} only, and {OFFSETS_RETENTION} is at least 1"
+        return ResetReason(cause, why)
     is_known = not cluster.rules.is_default(OFFSETS_RETENTION)
+    if not is_known and idle % MINUTE_MS < SOON_MS:
+        why = f"idle for just over {format_duration(idle - idle % MINUTE_MS)}, which {OFFSETS_RETENTION} may be"
+        return ResetReason(ResetCause.OFFSET_EXPIRED, why, is_certain=False, is_inferred=True)
+    why = f"idle for {format_duration(idle)} only, {OFFSETS_RETENTION} is {setting['setting_value']}"
     return ResetReason(cause, f"{why} ({setting['setting_source']})", is_certain=is_known)
 
 
