@@ -231,6 +231,19 @@ def test_a_document_has_what_an_audit_finds_on_the_subject(words: tuple[object, 
     assert len(tables["findings"]) < len(audited)
 
 
+@pytest.mark.parametrize("output_format", ["text", "ndjson"])
+def test_a_group_is_explained_by_its_history(output_format: str) -> None:
+    words = ("--group", "modern", "--format", output_format, SAMPLES / "groups")
+    explained, history = explain(*words), run("groups", "--as-of", AS_OF, *words)
+    assert (explained.code, explained.out) == (history.code, history.out)
+    assert b"modern" in explained.out
+
+
+def test_a_group_is_explained_alone() -> None:
+    assert "--group alone" in sentence(explain("--group", "modern", "--offset", 3, SAMPLES / "groups"))
+    assert "--severity selects findings" in sentence(explain("--group", "g", "--severity", "error", SAMPLES / "groups"))
+
+
 @subjects
 def test_the_python_function_explains_the_same(table: str) -> None:
     explained = kforensics.explain(str(SUBJECTS[table][-1]), as_of=AS_OF_MS, **OPTIONS[table])
@@ -380,7 +393,7 @@ def test_unreadable_input_is_not_a_usage_error(words: tuple[object, ...], tmp_pa
     ("words", "says"),
     [
         (["--offset", 1], "there is no input; name partition folders or log directories"),
-        ([BROKER], "say what to explain: one of --offset N, --producer-id N and --transactional-id ID"),
+        ([BROKER], "say what to explain: one of --offset N, --producer-id N, --transactional-id ID and --group NAME"),
         (["--offset", 1, "--producer-id", 1, BROKER], "say what to explain"),
         (["--producer-id", 1, "--at", 1, BROKER], "--at is for --offset"),
         (["--transactional-id", "a", "--topic", "t", BROKER], "leave out --topic and --partition"),

@@ -80,7 +80,9 @@ class Subject:
     def __post_init__(self) -> None:
         subjects = (self.offset, self.offsets, self.producer_id, self.transactional_id)
         if sum(subject is not None for subject in subjects) != 1:
-            raise UsageError("say what to explain: one of --offset N, --producer-id N and --transactional-id ID")
+            raise UsageError(
+                "say what to explain: one of --offset N, --producer-id N, --transactional-id ID and --group NAME"
+            )
         if self.offsets is not None and self.offsets.first is not None and self.offsets.first == self.offsets.end:
             raise UsageError(f"the range {self.offsets.first}:{self.offsets.end} has no offset; B is not part of A:B")
         if self.at is not None and self.offset is None and self.offsets is None:

@@ -22,6 +22,7 @@ app = typer.Typer(add_completion=False)
         "explain --topic orders --partition 0 --offset 1200 /var/lib/kafka/data",
         "explain --producer-id 12 /var/lib/kafka/data",
         "explain --transactional-id payments-1 /var/lib/kafka/data",
+        "explain --group billing /var/lib/kafka/data",
     ),
 )
 @with_shared_options()
@@ -47,12 +48,28 @@ def explain(  # long: one parameter per option
             rich_help_panel=SELECTION,
         ),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Explain this consumer group, as groups --group does.", rich_help_panel=SELECTION
+        ),
+    ] = None,
     at: Annotated[
         int | None,
         typer.Option(min=0, metavar="OFFSET", help="With --offset: at this high watermark.", rich_help_panel=SELECTION),
     ] = None,
 ) -> None:
-    """Explain one offset, one producer or one transactional id, with the evidence."""
+    """Explain one offset, one producer, one transactional id or one consumer group, with the evidence."""
+    if group is not None:
+        from kforensics.cli.groups import show_groups
+        from kforensics.errors import UsageError
+
+        if any(other is not None for other in (offset, producer_id, transactional_id, at)):
+            raise UsageError(
+                "say what to explain: --group alone, or one of --offset, --producer-id, --transactional-id"
+            )
+        options.refuse("this command shows no such", "min_severity", "codes", "since")
+        raise typer.Exit(show_groups(options, group))
     from kforensics.analyses.explain import Subject, explain_subject, findings_on, story_rows, story_severities
     from kforensics.analyses.filters import offset_range
     from kforensics.api.explanation import story_lines

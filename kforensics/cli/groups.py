@@ -39,6 +39,15 @@ def groups(
     ] = None,
 ) -> None:
     """List the groups with their states and lags, or show the history of one of them."""
+    raise typer.Exit(show_groups(options, group))
+
+
+def show_groups(options: "CommonOptions", group: str | None) -> int:
+    """Write the groups, or the history of one of them, and return the exit code.
+
+    Raises:
+        UsageError: the options do not go together, or there is no log of a group coordinator, or no such group.
+    """
     from dataclasses import replace
     from itertools import chain
 
@@ -61,4 +70,4 @@ def groups(
         else:
             parts = chain.from_iterable(map(rows, answers))
             write_results(parts, to_format, options, text=str, table=question.table, rows=lambda part: part)
-    raise typer.Exit(status.code(severity))
+    return status.code(severity)
