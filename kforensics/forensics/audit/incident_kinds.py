@@ -215,9 +215,7 @@ KINDS = (
         _group,
         ("eos-offset-regressed", "eos-mixed-commit-modes"),
     ),
-    IncidentKind(
-        "group-reset", "a group started elsewhere", _group, ("group-offset-reset", "group-offset-out-of-range")
-    ),
+    IncidentKind("group-reset", "a group was reset", _group, ("group-offset-reset", "group-offset-out-of-range")),
     IncidentKind(
         "faulty-markers",
         "transaction markers are faulty",

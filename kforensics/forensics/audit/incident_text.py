@@ -12,6 +12,7 @@ from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_ST
 from kforensics.forensics.core.commands import filled_in, shell_word
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 
 __all__ = ["epochs_of", "incident_text", "is_check", "listed", "partition_list"]
 
@@ -19,8 +20,9 @@ __all__ = ["epochs_of", "incident_text", "is_check", "listed", "partition_list"]
 MAX_RANGES = 20
 
 # Parts of commands that only look, so that they come first.
-CHECKS = ("find-hanging", "kforensics explain", "kforensics verify", " describe ", " list ")
+CHECKS = ("find-hanging", "kforensics explain", "kforensics groups", "kforensics verify", " describe ", " list ")
 EXPLAIN = "Look at it: `kforensics explain --topic {topic} --partition {partition} --offset {first_offset} {log_dirs}`."
+OF_GROUP = "Look at it: `kforensics groups --group {group} {log_dirs}`."
 PLACEHOLDERS = ("topic", "partition", "first_offset", "folder")
 VERIFY = "Look at it: `kforensics verify {folder}`."
 
@@ -115,7 +117,11 @@ def _remedy(
         return str(remedy)
     known = None not in (lead["topic"], lead["first_offset"]) and lead["first_offset"] >= 0 and lead["log_dirs"]
     log_dirs = " ".join(shell_word(log_dir) for log_dir in lead["log_dirs"])
-    check = filled_in(EXPLAIN if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
+    groups = json.loads(row["groups"] or "[]")
+    if lead["topic"] == CONSUMER_OFFSETS and len(groups) == 1 and lead["log_dirs"]:
+        check = filled_in(OF_GROUP, {"group": groups[0]})
+    else:
+        check = filled_in(EXPLAIN if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
     return f"{check.replace('{log_dirs}', log_dirs)} {remedy}".rstrip()
 
 
