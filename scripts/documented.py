@@ -86,6 +86,7 @@ def demo_output() -> list[tuple[str, list[str]]]:
 def run(commands: tuple[str, ...]) -> list[list[str]]:
     """Return the lines that each command prints; ``echo $?`` prints the exit code of the previous command."""
     mark = "---- end of a command ----"
+    (ROOT / "out").mkdir(exist_ok=True)  # commands on pages write there, and git ignores it
     # The mark after each command must not change ``$?`` for the next one.
     script = "\n".join(f"{command}\ncode=$?; echo '{mark}'; (exit $code)" for command in commands)
     done = subprocess.run(

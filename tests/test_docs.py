@@ -56,6 +56,7 @@ def test_output_in_the_documents_is_what_the_command_prints(block: list[tuple[st
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python\n" in page.read_text("utf-8")], ids=_stem)
 def test_python_in_the_documents_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    Path("out").mkdir(exist_ok=True)  # pages write there, and git ignores it
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(page), "exec"), {})  # noqa: S102  # it is ours
 

@@ -25,9 +25,9 @@ FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What cog runs, and what it wrote the last time.
 CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
-# What is too large to be run for a page: other tests hold these against what they print.
 # Programs of other machines, which are not run here.
 ELSEWHERE = ("grep", "kubectl", "rsync", "ssh", "zstd")
+# What is too large to be run for a page: other tests hold these against what they print.
 OF_MAKE = {"make demo", "make test", "make demo-spark"}
 
 
@@ -151,7 +151,8 @@ def _installable(what: str) -> None:
     if extra := re.fullmatch(r"\.\[(\w+)\]", what):
         assert extra[1] in extras
     else:
-        assert what == "." or Path(what).name == f"kforensics-{kforensics.__version__}-py3-none-any.whl"
+        wheel = f"kforensics-{kforensics.__version__}-py3-none-manylinux_2_17_x86_64.whl"
+        assert what == "." or Path(what).name == wheel
 
 
 def test_calls_for_other_machines_have_arguments_that_there_are() -> None:
