@@ -73,7 +73,11 @@ REJECTED_FILES = {
         "The high watermarks of this log directory are unknown.",
     ),
     LOG_START: ("checkpoint-start-invalid", Severity.ERROR, "The records removed by DeleteRecords may reappear."),
-    RECOVERY_POINT: ("checkpoint-start-invalid", Severity.WARNING, "The broker must recover all segments."),
+    RECOVERY_POINT: (
+        "checkpoint-start-invalid",
+        Severity.WARNING,
+        "A broker with this log directory alone does not start; without the file it recovers all segments.",
+    ),
     CLEANER: ("checkpoint-cleaner-invalid", Severity.WARNING, "The cleaner does not know where to resume."),
 }
 # How many ranges of missing offsets are listed.
