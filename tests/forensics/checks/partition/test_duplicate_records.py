@@ -44,6 +44,9 @@ CONTENT_PAIR: list[Content] = [(b"a", b"1"), (b"b", b"2")]
 # Duplicates written by the lab's clients. Unless noted, several transactions have the same values.
 # The same values in every transaction, each of another epoch.
 FORGED = ("aborted-0", "aborted-1", "backdated-0", "committed-0", "committed-1")
+# Transactions of 1, 2, 4 and 8 partitions, so many of each number: every one writes the same record.
+TIMED, WARM_UP = 30, 5
+WIDER = (4, 3, 2, 2, 1, 1, 1, 1)
 KNOWN = {
     "deletion/broker-1/delete-records-transactional-0": [ACROSS],
     **{f"forged-markers-v2/broker-1/{name}": [ACROSS] for name in FORGED},
@@ -70,6 +73,8 @@ KNOWN = {
     "replication/broker-1/replicated-0": [ACROSS] * 3,
     "replication/broker-2/replicated-0": [ACROSS] * 3,
     "replication/broker-3/replicated-0": [ACROSS] * 3,
+    **{f"transaction-costs/broker-1/timed-{n}": [ACROSS] * (TIMED * wider - 1) for n, wider in enumerate(WIDER)},
+    **{f"transaction-costs/broker-1/warm-up-{n}": [ACROSS] * (WARM_UP * wider - 1) for n, wider in enumerate(WIDER)},
     "transactions-v2/broker-1/committed-0": [ACROSS] * 3,
     "transactions-v2/broker-1/fenced-0": [ACROSS],
     "transactions-v2/broker-1/interleaved-0": [ACROSS] * 4,
