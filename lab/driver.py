@@ -110,7 +110,9 @@ class Driver:
             raise LabError("The driver has no pipes.")
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        if not select.select([self._process.stdout], [], [], _ANSWER_SECONDS)[0]:
+        waiting = select.poll()  # select.select refuses file descriptors above 1,023
+        waiting.register(self._process.stdout, select.POLLIN)
+        if not waiting.poll(_ANSWER_SECONDS * 1000):
             raise LabError(f"The Java driver has not answered {request['operation']} for {_ANSWER_SECONDS} s.")
         line = self._process.stdout.readline()
         if not line:

@@ -154,12 +154,12 @@ def test_a_snapshot_inside_a_log_that_was_read_before(tmp_path: Path) -> None:
     assert read > log.stat().st_size
 
 
-@pytest.mark.parametrize("kind", ["index", "timeindex"])
-def test_indexes_that_have_changed_are_compared_with_the_log(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "byte"), [("index", -1), ("timeindex", -5)], ids=["position", "timestamp"])
+def test_indexes_that_have_changed_are_compared_with_the_log(tmp_path: Path, kind: str, byte: int) -> None:
     cluster, previous = grown(tmp_path)
     index = sorted((cluster.folder / "payments-0").glob(f"*.{kind}"))[2]
     data = bytearray(index.read_bytes())
-    data[-1] ^= 1
+    data[byte] ^= 1
     index.write_bytes(data)
     _, rows = check_increment(cluster, previous, tmp_path)
     assert any(f"{index.name}" in row and "index-" in row for row in rows["findings"])

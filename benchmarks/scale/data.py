@@ -72,7 +72,7 @@ def link(partition: Path, to: Path) -> None:
 
 def tiny_partitions(path: Path, count: int) -> None:
     """Make a folder a log directory of partitions of one small segment with ten transactions; nearly all are links."""
-    (path / "meta.properties").write_text("version=1\nbroker.id=0\n", "ascii")
+    (path / "meta.properties").write_text("version=1\nbroker.id=0\ncluster.id=made\n", "ascii")
     for start in range(0, count, _LINKS):
         first = path / f"small-{start}"
         write_transactions(first, 1, 10)

@@ -107,6 +107,8 @@ def test_logs_and_indexes_fit_each_other_while_they_are_written(log_dir: Path, t
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        while not index.stat().st_size:
+            time.sleep(0.01)
         for _ in range(30):
             sizes = {Path(file.path).suffix: file.size for file in find_log_files([str(log_dir)]).files}
             assert 0 <= sizes[".log"] - sizes[".txnindex"] <= 1
