@@ -30,6 +30,10 @@ WRITTEN = 1_795_219_200_000
 TIMES = (WRITTEN + DAY, WRITTEN + 60 * DAY)
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir() and folder.name != "golden")
 LIVE = "transactions-v2"
+MAINS = {
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+}
 
 
 @cache
@@ -95,12 +99,13 @@ def tools() -> Path:
 
 def pasted(command: str, bootstrap: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command in bash where Kafka's tools are on the path; they give up soon if there is no such thing."""
-    script, settings = folder / "kafka-transactions.sh", folder / "client.properties"
+    settings = folder / "client.properties"
     settings.write_text("default.api.timeout.ms=5000\nrequest.timeout.ms=4000\n", "utf-8")
-    main = "org.apache.kafka.tools.TransactionsCommand"
     java = f"{tool('java')} -XX:TieredStopAtLevel=1 -cp '{tools()}/*'"
-    script.write_text(f'#!/bin/sh\nexec {java} {main} --command-config {settings} "$@"\n', "utf-8")
-    script.chmod(0o755)
+    for name, main in MAINS.items():
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {java} {main} --command-config {settings} "$@"\n', "utf-8")
+        script.chmod(0o755)
     environment = {"BOOTSTRAP": bootstrap, "PATH": f"{folder}:/usr/bin:/bin"}
     return subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False, env=environment)
 

@@ -25,10 +25,11 @@ from kforensics.forensics.core.reporting import MOST
 
 GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
 DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"
-RESTORE = (
-    f"`{GROUPS_TOOL} --reset-offsets --group {{group}} --topic {{topic_partition}} --to-offset {{offset}} --dry-run`"
+RESTORE = f"{GROUPS_TOOL} --reset-offsets --group {{group}} --topic {{topic_partition}} --to-offset {{offset}}"
+SKIP = (
+    "To continue at offset {offset} after all, stop its members, check "
+    f"`{RESTORE} --dry-run`, then run `{RESTORE} --execute`."
 )
-SKIP = f"To continue at offset {{offset}} after all, stop its members, check {RESTORE} and run it with --execute."
 CODES = by_name(
     Code(
         "group-offset-reset",
