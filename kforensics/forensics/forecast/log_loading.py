@@ -44,14 +44,20 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads it
-    path: str, recovery_point: int, log_start: int, *, clean: bool, is_deleted: bool = False, release: str = "4.4"
+    path: str,
+    recovery_point: int,
+    log_start: int | None,
+    *,
+    clean: bool,
+    is_deleted: bool = False,
+    release: str = "4.4",
 ) -> LoadedLog:
     """Return a log as the broker has it after its load.
 
     Args:
         path: folder of the partition.
         recovery_point: from the checkpoint, 0 without an entry.
-        log_start: from the checkpoint, 0 without an entry.
+        log_start: from the checkpoint, 0 without an entry, None without the file.
         clean: whether the log directory has the marker of a clean shutdown.
         is_deleted: whether the folder is marked for deletion, whose log is not recovered.
         release: the release whose rules count.
@@ -61,12 +67,14 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
         InputError: a file cannot be read.
     """
     check_epochs(path)
-    load = _Load(PartitionFiles.of(path), recovery_point, log_start, clean, release, LoadedLog(path))
+    load = _Load(PartitionFiles.of(path), recovery_point, log_start or 0, clean, release, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
     if not is_deleted:
         load.recover()
     load.settle_bounds()
+    if log_start is None:
+        load.find_returning_records()
     if not is_deleted:
         load.load_producers()
         load.find_forgotten_aborts()
@@ -262,6 +270,12 @@ class _Load:
         last = self.segments[max(self.segments)]
         if not last.recovered and last.size:
             loaded.effects += effects_of_end(last.log.path, last.base, last.size, end, self.recovery_point)
+
+    def find_returning_records(self) -> None:
+        """Find records that were deleted, if the log directory has lost its checkpoint of log start offsets."""
+        loaded = self.loaded
+        if not self.segments:
+            return
         returned = returning_records(epoch_starts(self.folder), loaded.log_start, self._batches(loaded.log_start))
         if returned is not None and (returned.offset or 0) + (returned.records or 0) <= loaded.log_end:
             loaded.effects.append(returned)

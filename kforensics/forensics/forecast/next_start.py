@@ -239,7 +239,8 @@ class _Start:
             if not self.loads_logs:
                 continue
             try:
-                recovery, log_start = directory.offset(RECOVERY_POINT, name), directory.offset(LOG_START, name)
+                recovery = directory.offset(RECOVERY_POINT, name)
+                log_start = directory.offset(LOG_START, name) if LOG_START in directory.checkpoints else None
                 partition.loaded = load_log(
                     folder.path,
                     recovery,

@@ -182,7 +182,7 @@ def epoch_starts(files: PartitionFiles) -> dict[int, int]:
 
 
 def returning_records(starts: Mapping[int, int], log_start: int, batches: Iterable[Batch]) -> Effect | None:
-    """Return that records were deleted, and come back because the checkpoint of the log start lacks the log.
+    """Return that records were deleted, and come back because the checkpoint of log start offsets is lost.
 
     A broker that moves the log start truncates its leader epochs there. A checkpoint of leader epochs that was lost
     also begins late, but with an epoch that the records before it do not have.
@@ -199,7 +199,7 @@ def returning_records(starts: Mapping[int, int], log_start: int, batches: Iterab
     before = next((batch for batch in batches if batch.last_offset >= first - 1), None)
     if before is None or before.partition_leader_epoch != epoch:
         return None
-    detail = f"records {log_start} to {first - 1} come back: no checkpoint has the log start {first} any more"
+    detail = f"records {log_start} to {first - 1} come back: the checkpoint file with the log start {first} is missing"
     return Effect("records-return", detail, silent=True, offset=log_start, records=first - log_start)
 
 

@@ -63,6 +63,12 @@ def _codes(folder: Path) -> set[str]:
     return {finding.code.name for findings in _found(folder).values() for finding in findings}
 
 
+def _effects(folder: Path) -> set[str]:
+    """Return the kinds of the effects that are forecast."""
+    forecast = forecast_start([str(folder)], release="4.4")
+    return {effect.kind for partition in forecast.partitions for effect in partition.effects}
+
+
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("start")
@@ -95,6 +101,16 @@ def test_an_effect_of_the_start_is_found(code: str, pristine: Path, tmp_path: Pa
     (finding,) = (finding for findings in found.values() for finding in findings if finding.code.name == code)
     assert finding.path is not None
     assert finding.path.startswith(str(tmp_path))
+
+
+def test_a_checkpoint_without_the_partition_is_silent(pristine: Path, tmp_path: Path) -> None:
+    """The deletion was lost in a crash before the next checkpoint, and the records came back at the start after it."""
+    folder = _doctored("log-start-missing", pristine, tmp_path / "data")
+    assert "start-returns-records" in _codes(folder)
+    assert "records-return" in _effects(folder)
+    (folder / "log-start-offset-checkpoint").write_text("0\n0\n", "ascii")
+    assert _codes(folder) == set()
+    assert "records-return" not in _effects(folder)
 
 
 def test_a_stray_without_other_replicas_is_critical(pristine: Path, tmp_path: Path) -> None:
