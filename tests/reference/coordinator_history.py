@@ -154,7 +154,7 @@ class _Reading:
 
     def _of_id(self, track: IdTrack, record: StateRecord) -> EvaluatedRecord:
         before, step = track.last, self._step(track, record)
-        if track.follow(record, self._transactions):
+        if track.follow(record, self._transactions, applied=step is not StateStep.UNAPPLIED):
             self._add(StateIssueKind.FENCING_LOOP, record, before, step)
         if record.state in LASTING:
             for producer_id in (record.producer_id, record.previous_producer_id, record.next_producer_id):
@@ -185,7 +185,7 @@ class _Reading:
         return step
 
     def _illegal(self, track: IdTrack, record: StateRecord) -> StateStep:
-        """Return UNAPPLIED if an illegal step would be legal had the record before it never been applied."""
+        """Return UNAPPLIED if an illegal step would be legal had the records before it never been applied."""
         known = track.before is not None and self._none_missing(track.before, record)
         follows = known and step_between(track.before, record) not in (StateStep.ILLEGAL, StateStep.UNKNOWN)
         return StateStep.UNAPPLIED if follows else StateStep.ILLEGAL

@@ -177,7 +177,7 @@ class IdTrack:
     Attributes:
         number: number of the id.
         last: its last record, None before the first one.
-        before: the record before that.
+        before: the newest record before that which may have been applied.
         producers: the producer ids it has had, in the order of their first use.
 
     Args:
@@ -200,15 +200,16 @@ class IdTrack:
         removed = self.last is not None and self.last.is_tombstone
         return producer_id in self.producers and (removed or producer_id != next(reversed(self.producers)))
 
-    def follow(self, record: StateRecord, rows: TransactionRows) -> bool:
+    def follow(self, record: StateRecord, rows: TransactionRows, *, applied: bool) -> bool:
         """Take the next record; return whether the producers of the id are in a fencing loop.
 
         Args:
             record: the record.
             rows: collects transactions that no later record can continue.
+            applied: whether the last record may have been applied.
         """
         looping = self._take(record, rows)
-        self.before, self.last = self.last, record
+        self.before, self.last = self.last if applied else self.before, record
         return looping
 
     def _take(self, record: StateRecord, rows: TransactionRows) -> bool:

@@ -138,7 +138,8 @@ class _Replay:
         record_issues(evaluation, ChunkLookup(states, records, with_id, self._tracks), self._issues)
         self._add_producer_ids(records)
         errors = {number: error for number, error in states.errors.items() if rows["id"][number] != NO_ID}
-        self._add_transactions(records, records.runs(carried), states.lists, _renumbered(errors, with_id))
+        runs = records.runs(carried)
+        self._add_transactions(records, evaluation.applied, runs, states.lists, _renumbered(errors, with_id))
         return StateTransitions(states, steps, last_epochs)
 
     def _extend_coverage(self, rows: StateRowArray) -> None:
@@ -184,7 +185,12 @@ class _Replay:
                 self._producer_ids[key] = RecordPosition(*position)
 
     def _add_transactions(
-        self, records: IdRows, runs: TransactionRuns, lists: PartitionLists, errors: dict[int, str | None]
+        self,
+        records: IdRows,
+        applied: IntArray,
+        runs: TransactionRuns,
+        lists: PartitionLists,
+        errors: dict[int, str | None],
     ) -> None:
         """Add the transactions that ended, and remember those that later records may continue."""
         following = np.flatnonzero(records.ends) + 1
@@ -194,7 +200,7 @@ class _Replay:
         ended = ended[np.argsort(records.order[following[ended]])]
         self._tracks.count(records, runs, ended)
         self._add(runs.select(ended), lists)
-        self._tracks.remember(records, runs.select(np.flatnonzero(~is_over)), lists, errors)
+        self._tracks.remember(records, applied, runs.select(np.flatnonzero(~is_over)), lists, errors)
 
     def _add(self, runs: TransactionRuns, lists: PartitionLists) -> None:
         transactions = transactions_of(runs)

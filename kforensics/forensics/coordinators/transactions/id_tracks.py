@@ -131,12 +131,18 @@ class IdTracks:
         np.add.at(self._counts["aborted"], completed["id"][~committed], 1)
 
     def remember(
-        self, records: IdRows, runs: TransactionRuns, lists: PartitionLists, errors: dict[int, str | None]
+        self,
+        records: IdRows,
+        applied: IntArray,
+        runs: TransactionRuns,
+        lists: PartitionLists,
+        errors: dict[int, str | None],
     ) -> None:
         """Remember the last records and the open transactions of all ids in a chunk.
 
         Args:
             records: the records.
+            applied: of each record, the newest one before it that may have been applied.
             runs: the transactions that later records may continue.
             lists: the lists of partitions, by number.
             errors: errors by the index of the record in the chunk.
@@ -144,7 +150,7 @@ class IdTracks:
         last = np.flatnonzero(records.is_last)
         ids, has_before = records.rows["id"][last], records.has_before[last]
         for name, rows, indexes in (
-            ("before", self._before, np.where(has_before, last - 1, 0)),
+            ("before", self._before, np.where(has_before, applied[last], 0)),
             ("last", self._last, last),
         ):
             put_rows(rows, ids, take_rows(records.rows, indexes))

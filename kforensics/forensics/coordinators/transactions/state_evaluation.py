@@ -35,11 +35,13 @@ class StepEvaluation:
 
     Attributes:
         steps: the step of each row, as numbers of ``StateStep``.
+        applied: of each row, the newest row before it that may have been applied.
         issues: kinds of issues with the rows that have them. A row with several issues reports them in this order.
     """
 
     def __init__(self, count: int) -> None:
         self.steps = np.full(count, StateStep.UNKNOWN)
+        self.applied = np.arange(count) - 1
         self.issues: list[tuple[StateIssueKind, IntArray]] = []
 
     def add(self, kind: StateIssueKind, rows: BoolArray | IntArray) -> None:
@@ -79,7 +81,7 @@ def evaluate_steps(
         before.select(regular), rows.select(regular), records.has_before[regular], lists
     )
     illegal = regular[evaluation.steps[regular] == StateStep.ILLEGAL]
-    evaluation.steps[illegal[_are_unapplied(records, illegal, lists, first_reliable_offset)]] = StateStep.UNAPPLIED
+    _find_unapplied(records, illegal, lists, first_reliable_offset, evaluation)
     evaluation.add(StateIssueKind.ILLEGAL_TRANSITION, illegal)
     return evaluation
 
@@ -97,17 +99,28 @@ def _none_missing(before: StateFields, rows: StateFields, first_reliable_offset:
     return none_missing
 
 
-def _are_unapplied(records: IdRows, illegal: IntArray, lists: PartitionLists, first_reliable_offset: int) -> BoolArray:
-    """Return whether illegal steps would be legal if the records before them had never been applied.
+def _find_unapplied(
+    records: IdRows, illegal: IntArray, lists: PartitionLists, first_reliable_offset: int, evaluation: StepEvaluation
+) -> None:
+    """Find illegal steps that would be legal if the records before them had never been applied.
 
-    An append that was not acknowledged in time is in the log, but the coordinator did not apply it.
+    An append that was not acknowledged in time is in the log, but the coordinator did not apply it. The producer asks
+    again, so several such records may follow one another.
     """
-    has_two_before = records.has_before[illegal] & records.has_before[illegal - 1]
-    rows, before = records.fields.select(illegal), records.fields.select(np.maximum(illegal - 2, 0))
-    consecutive = has_two_before & _none_missing(before, rows, first_reliable_offset)
-    steps = steps_between(before, rows, np.ones(len(illegal), "?"), lists)
-    unapplied: BoolArray = consecutive & (steps != StateStep.ILLEGAL)
-    return unapplied
+    follows = np.diff(illegal, prepend=NO_ROW - 1) == 1
+    rows, applied, is_legal = np.flatnonzero(~follows), evaluation.applied, np.zeros(len(illegal), "?")
+    while len(rows):
+        here = illegal[rows]
+        rows_before = np.where(records.has_before[here] & records.has_before[here - 1], applied[here - 1], NO_ROW)
+        known = rows_before != NO_ROW
+        before, after = records.fields.select(rows_before[known]), records.fields.select(here[known])
+        steps = steps_between(before, after, np.ones(int(known.sum()), "?"), lists)
+        legal = _none_missing(before, after, first_reliable_offset) & (steps != StateStep.ILLEGAL)
+        is_legal[rows[known]] = legal
+        applied[here[known][legal]] = rows_before[known][legal]
+        rows = rows[rows + 1 < len(illegal)] + 1
+        rows = rows[follows[rows]]
+    evaluation.steps[illegal[is_legal]] = StateStep.UNAPPLIED
 
 
 def record_issues(

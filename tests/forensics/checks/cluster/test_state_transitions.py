@@ -96,6 +96,15 @@ def test_a_record_that_was_never_acknowledged_is_an_excuse(tmp_path: Path) -> No
     assert codes([placed]) == [("txnlog-illegal-transition", "error", 2)]
 
 
+def test_records_that_were_never_acknowledged_may_follow_one_another(tmp_path: Path) -> None:
+    """The producer adds its partition again after each time-out; Kafka 2.7.2 did so while its replicas were down."""
+    begins = [f"a Ongoing 1 0 {{t-0}} start {time} t {time}" for time in (5, 8, 11)]
+    found = codes(forged_findings(tmp_path, "; ".join([ENDED, *begins])))
+    assert found == [("txnlog-illegal-transition", "warning", offset) for offset in (5, 6)]
+    found = codes(forged_findings(tmp_path / "other", "; ".join([ENDED, *begins, "a CompleteCommit 1 0 t 12"])))
+    assert found[-1] == ("txnlog-illegal-transition", "error", 7)
+
+
 def test_what_the_cleaner_left_is_not_evaluated_step_by_step(tmp_path: Path) -> None:
     log = {0: "a CompleteCommit 1 4 t 1; b Ongoing 2 0 {t-0} @7 t 2", 20: "a Ongoing 1 6 {t-0} t 3; b Empty 2 1 t 4"}
     forge_coordinator(tmp_path, log, first_dirty=20)
