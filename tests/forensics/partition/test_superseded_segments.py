@@ -150,6 +150,17 @@ def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
     assert [found_here[code] for code in FOLLOWS] == severities_then
 
 
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "critical")])
+def test_a_copy_may_lack_the_marker_of_an_entry_that_its_transaction_index_has(
+    tmp_path: Path, clean_shutdown: bool, severity: str
+) -> None:
+    """The index of the merged segment was copied, its log before that; Kafka 4.2.1 served both as they should be."""
+    log = {0: "plain @0-4; gone plain @5-9", 10: "D 1 0 0-1 @10-11 T; M 1 0 C 3 @12"}
+    index = {0: [(1, 6, 7, 8)]}
+    partition = forge(tmp_path, log, first_dirty=10, clean_shutdown=clean_shutdown, txnindex=index)
+    assert severities(partition)["visibility-mismatch"] == severity
+
+
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "error")])
 def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: bool, severity: str) -> None:
     """Even that of a segment that had been flushed, so that the broker will not rebuild it."""

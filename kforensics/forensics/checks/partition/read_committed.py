@@ -278,17 +278,19 @@ def _visibility(state: PartitionState, visibility: IndexVisibility, index_findin
         return
     errors = visibility_errors(state, visibility, min(firsts), MOST)
     if errors.ranges:
-        yield _mismatch(state, errors, causes)
+        # The marker that ends an aborted transaction may be in the segment that the copy lacks.
+        is_mixed = not causes and state.may_lack_merged_segment(state.local_log_start_offset, min(firsts))
+        yield _mismatch(state, errors, causes, is_mixed=is_mixed)
 
 
-def _mismatch(state: PartitionState, errors: VisibilityErrors, causes: list[Finding]) -> Finding:
+def _mismatch(state: PartitionState, errors: VisibilityErrors, causes: list[Finding], *, is_mixed: bool) -> Finding:
     first, last = errors.ranges[0].first_offset, errors.ranges[-1].last_offset
     return state.finding(
         CODES["visibility-mismatch"],
         f"Consumers with read_committed receive {format_count(errors.records_shown, 'record')} of aborted transactions "
         f"and miss {format_count(errors.records_hidden, 'record')} of committed ones: {batches(errors.batches)} "
         f"between offsets {first} and {last}.",
-        severity=max((cause.severity for cause in causes), default=None),
+        severity=Severity.INFO if is_mixed else max((cause.severity for cause in causes), default=None),
         offsets=(first, last),
         evidence={
             "batches": errors.batches,
@@ -305,9 +307,13 @@ def _mismatch(state: PartitionState, errors: VisibilityErrors, causes: list[Find
             ],
         },
         exactness=next(
-            (cause.exactness for cause in causes if cause.exactness is not Exactness.EXACT), Exactness.EXACT
+            (cause.exactness for cause in causes if cause.exactness is not Exactness.EXACT),
+            Exactness.UNVERIFIABLE if is_mixed else Exactness.EXACT,
         ),
-        benign=("consumers that started after a wrong entry: not affected, they receive what it hides",),
+        benign=(
+            "consumers that started after a wrong entry: not affected, they receive what it hides",
+            f"{MERGED_IN_COPY}: {'possible' if is_mixed else 'no'}",
+        ),
         cause=next((cause.code.name for cause in causes), None),
     )
 

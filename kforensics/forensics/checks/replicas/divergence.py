@@ -39,7 +39,8 @@ CODES = by_name(
         ),
         benign=(
             "A tail above the high watermark that was not truncated yet, with a lower leader epoch on one side: "
-            "it disappears when the replica follows again."
+            "it disappears when the replica follows again. A topic that was deleted and created again between the "
+            "copies, before topics had ids."
         ),
     ),
 )
@@ -47,6 +48,7 @@ CODES = by_name(
 REPORTED_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.LEADER_EPOCH, DifferenceKind.DAMAGED, DifferenceKind.MISSING)
 UNCOMMITTED_TAIL = "uncommitted tail, truncated when the replica follows again"
 CHECKPOINT_AGE = "checkpointed up to five seconds before"
+CREATED_AGAIN = "topic deleted and created again between the copies, or while a broker was down: likely"
 LOST_THE_LEAD = "leader changes of controllers that lost the lead before a majority had them: likely"
 NOT_COMPACTED = "compacted at different times: no, that leaves other traces"
 
@@ -79,6 +81,18 @@ class _Branch:
         """Whether nothing but the first batches of controllers differ, which each writes when it is elected."""
         sides = (self.side, *(side for _, side in self.others))
         return self.is_of_quorum and self.overruled and not any(side.records for side in sides)
+
+    @property
+    def is_created_again(self) -> bool:
+        """Whether one side is all of an earlier topic with the same name; up to 2.7 topics have no ids."""
+        (other, other_side), side = self.others[0], self.side
+        if self.replica.partition.topic_id or other.partition.topic_id or self.difference.first_offset:
+            return False
+        if side.timestamps is None or other_side.timestamps is None:
+            return False
+        older, newer = sorted((side.timestamps, other_side.timestamps))
+        epochs = [found.leader_epochs for found in (side, other_side)]
+        return older[1] < newer[0] and all(found is not None and found[0] == 0 for found in epochs)
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -175,6 +189,8 @@ def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[
     The high watermark of the overruled replica decides: as far as that replica knows, nothing above it was committed.
     The high watermark of the new leader says nothing about this.
     """
+    if branch.is_created_again:
+        return Severity.WARNING, (CREATED_AGAIN,)
     if not branch.overruled:
         return Severity.CRITICAL, ()
     if branch.is_leader_change:
@@ -216,6 +232,8 @@ def _message(branch: _Branch) -> str:
         f"{name} and {others} differ at {offsets}: {batches(side.batches)} of leader epoch {epochs[0]} against "
         f"{batches(other_side.batches)} of leader epoch {epochs[1]}."
     )
+    if branch.is_created_again:
+        return f"{differ} All of one is older than the other: the topic was probably deleted and created again."
     if not branch.overruled:
         return f"{differ} No leader had both."
     if branch.is_of_quorum:
@@ -235,6 +253,8 @@ def _remedy(branch: _Branch) -> str:
     if kind in (DifferenceKind.MISSING, DifferenceKind.DAMAGED):
         return f"Copy the files of {replica.name}, and rebuild it from {right.name}, which has these batches."
     first, last = branch.difference.first_offset, branch.difference.last_offset
+    if branch.is_created_again:
+        return "Copy all replicas again, one soon after the other. If they still differ, keep the newer ones."
     if not branch.overruled:
         sides = (replica, *(other for other, _ in branch.others))
         saves = "; ".join(export_command(side.partition.folder, first, last) for side in sides)

@@ -129,10 +129,18 @@ def _message(difference: TransactionDifference) -> str:
 
 
 def _regressed(comparison: Comparison, reported: set[int]) -> Iterator[Finding]:
-    """Yield replicas whose last stable offset is below that of another replica that ends at the same offset."""
+    """Yield replicas whose last stable offset is below that of another replica that ends at the same offset.
+
+    Each broker deletes old segments by itself. A log that starts above the last stable offset of another one has
+    nothing that could be compared with it.
+    """
     stable = {replica.number: _last_stable_offset(replica) for replica in comparison.live}
     for replica in comparison.live:
-        same_end = [other for other in comparison.live if other.end == replica.end]
+        same_end = [
+            other
+            for other in comparison.live
+            if other.end == replica.end and other.state.local_log_start_offset <= stable[replica.number]
+        ]
         best = max(same_end, key=lambda other: stable[other.number])
         high, low = stable[best.number], stable[replica.number]
         if low < high:

@@ -182,3 +182,20 @@ def test_without_a_later_leader_no_replica_is_right(tmp_path: Path) -> None:
     assert [
         f"--offset 5:10 --output records-5-9.ndjson {tmp_path}/broker-{broker}/t-0`" in remedy for broker in (1, 2)
     ] == [True] * 2
+
+
+def test_a_topic_that_was_created_again_between_the_copies_is_a_warning(tmp_path: Path) -> None:
+    """Before topics had ids: broker 1 was copied before its topic was deleted, broker 2 afterwards."""
+    forged(tmp_path, ("D 1 0 0-4 @0-4 N; plain @5-9", {"high_watermark": 10}), ("D 2 0 0-2 @0-2 N", {}))
+    later = file_of(tmp_path / "broker-2" / "t-0")
+    patch(later, 0, base_timestamp=1 << 41, max_timestamp=1 << 41)
+    (finding,) = findings(compare(tmp_path))
+    assert finding.severity is Severity.CRITICAL  # copies of one topic, by its id
+    for file in tmp_path.rglob("partition.metadata"):
+        file.unlink()
+    (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.WARNING, 0, 9)]
+    assert finding.message.endswith("the topic was probably deleted and created again.")
+    patch(file_of(tmp_path / "broker-1" / "t-0"), 5, base_timestamp=1 << 41, max_timestamp=1 << 41)
+    (finding,) = findings(compare(tmp_path))
+    assert finding.severity is Severity.CRITICAL

@@ -105,6 +105,12 @@ def test_an_open_transaction_that_ended_elsewhere_lowers_the_last_stable_offset(
     assert results[1].cause == STATE
 
 
+def test_brokers_that_delete_old_segments_at_different_times_are_silent(tmp_path: Path) -> None:
+    """With retention, a follower of Kafka 2.8.2 had deleted an open transaction that the others still had."""
+    forged(tmp_path, ({0: "D 1 0 0-0 @0 T; plain @1", 2: "plain @2"}, {}), ({2: "plain @2"}, {"log_start": 2}))
+    assert list(findings(compare(tmp_path))) == []
+
+
 def test_data_of_an_open_transaction_that_is_gone_is_found(tmp_path: Path) -> None:
     """The cleaner removes nothing of an open transaction."""
     forged(
