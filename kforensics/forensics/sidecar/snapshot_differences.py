@@ -129,7 +129,8 @@ def cleaned_below(state: PartitionState) -> int:
     first = first_available_offset(state)
     begin = max(first, state.boundary.offset)
     return max(
-        state.first_uncompacted_offset if state.first_uncompacted_offset > begin else 0,
+        # If it is the boundary, the replay starts without transactions that ended before the cleaner came.
+        state.first_uncompacted_offset if state.first_uncompacted_offset >= begin else 0,
         first if first > state.boundary.offset else 0,
     )
 

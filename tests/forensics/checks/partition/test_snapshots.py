@@ -6,6 +6,7 @@ import os
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -388,6 +389,16 @@ def test_19_what_it_has_loaded_it_knows(tmp_path: Path) -> None:
     entry = SnapshotEntry(1, 0, 9, 9, 4, NOW + 5, -1, 5)
     forge(tmp_path, "D 1 0 0-4 @0-4 T; D 1 0 5-9 @5-9 T; plain @10-19", log_start=5, snapshots={20: [entry]})
     assert found_in(tmp_path) == []
+
+
+def test_the_snapshot_at_the_log_start_may_be_older_than_the_cleaning_before_it(tmp_path: Path) -> None:
+    """Kafka 2.7.2 deleted up to the active segment, and removed aborted records before it that were open then."""
+    log = {5: "plain @5; gone D 5 0 0-0 @6 T; plain @7", 8: "M 5 0 A 7 @8; plain @9"}
+    files: dict[str, Any] = {"compacted": True, "first_dirty": 8, "log_start": 8, "clean_shutdown": False}
+    forge(tmp_path, log, snapshots={5: None}, **files)
+    assert found_in(tmp_path) == []
+    forge(tmp_path, log, snapshots={5: None, 10: [SnapshotEntry(6, current_txn_first_offset=9)]}, **files)
+    assert OPEN in {finding.code.name for finding in found_in(tmp_path)}
 
 
 @pytest.mark.parametrize(
