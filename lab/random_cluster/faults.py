@@ -52,7 +52,9 @@ class Faults:
             late = self._late_writes
             kinds += [(late.write, 3), (late.commit_offsets, 1), (late.abort, 3), (late.terminate, 2)]
         if self._plan.brokers > 1:
-            kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 1)]
+            kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
+        if len(self._plan.log_dirs) > 1:
+            kinds += [(self._move, 4)]
         if self._plan.upgrade is not None and not self._is_upgraded:
             kinds = [*kinds, (self._roll, 12)]
         self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
@@ -104,10 +106,25 @@ class Faults:
             self._ask("update_feature", name="transaction.version", level=2, type="UPGRADE")
 
     def _reassign(self) -> None:
-        """Move a partition of two replicas to other brokers."""
-        partition = self._chance.randrange(2)
-        replicas = self._chance.sample([node.node_id for node in self._cluster.nodes], 2)
-        self._ask("reassign", topic="unclean", partition=partition, replicas=replicas)
+        """Move a partition to two or three brokers."""
+        topic = self._chance.choice(("unclean", "unclean", "plain", "small", "compact"))
+        nodes = [node.node_id for node in self._cluster.nodes]
+        replicas = self._chance.sample(nodes, 2 if topic == "unclean" else self._chance.choice((2, 3)))
+        self._ask("reassign", topic=topic, partition=self._chance.randrange(2), replicas=replicas)
+
+    def _move(self) -> None:
+        """Move a replica to another disk of its broker, now and then to be stopped on the way."""
+        topic, node = (
+            self._chance.choice(("plain", "small", "compact", "unclean")),
+            self._chance.choice(self._cluster.nodes),
+        )
+        path = node.data / self._chance.choice(self._plan.log_dirs)
+        place = {"topic": topic, "partition": self._chance.randrange(2), "broker": node.node_id}
+        self._ask("move_replica", **place, path=str(path))
+        if self._chance.random() < 0.3:
+            self._log.note(f"FAULT kill -9 broker {node.node_id} while it moves {topic}")
+            node.kill()
+            self.start(node)
 
     def _prefer(self) -> None:
         for name, topic in (self._driver_topics() or {}).items():

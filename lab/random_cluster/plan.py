@@ -1,7 +1,7 @@
 """What a seed decides before a broker starts: settings of brokers, topics, and how producers behave."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from lab.scenarios.replication import CONFIG as REPLICATED
@@ -43,6 +43,7 @@ class Plan:
         topics: the topics.
         transaction_version: ``transaction.version`` to format with, from 4.0 on.
         upgrade: release to which the first rolling restart takes the brokers, or None.
+        log_dirs: names of the log directories of each broker; the empty name is its only one.
     """
 
     kafka: str
@@ -53,6 +54,7 @@ class Plan:
     topics: list[Topic]
     transaction_version: int | None
     upgrade: str | None = None
+    log_dirs: tuple[str, ...] = ("",)
 
     @property
     def early(self) -> bool:
@@ -86,7 +88,10 @@ def make_plan(kafka: str, brokers: int, seed: int, seconds: int, upgrade: str | 
     config = _config(kafka, brokers, chance)
     # Of small segments only what the later release accepts too.
     topics = _topics(upgrade or kafka, brokers, chance)
-    return Plan(kafka, brokers, seed, seconds, config, topics, version, upgrade)
+    plan = Plan(kafka, brokers, seed, seconds, config, topics, version, upgrade)
+    # Before 3.7, KRaft brokers had one log directory.
+    has_disks = plan.kraft and re.match(r"3\.[0-6]\.", kafka) is None and chance.random() < 0.4
+    return replace(plan, log_dirs=("disk-1", "disk-2")) if has_disks else plan
 
 
 def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:

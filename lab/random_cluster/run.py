@@ -69,7 +69,7 @@ def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int, *, upg
 @contextmanager
 def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
     if plan.kraft:
-        cluster = make_cluster(folder, plan.kafka, plan.brokers, plan.config)
+        cluster = make_cluster(folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs)
         version = plan.transaction_version
         cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
         with running(cluster):
