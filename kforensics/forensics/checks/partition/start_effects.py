@@ -331,14 +331,13 @@ def _of_log(state: PartitionState) -> Iterator[Effect]:
             raise LoadRefusedError(CORRUPT, f"{error.why} in file {error.path}.", error.path) from error
         if end != state.log_end_offset or _has_torn_end(state):
             yield from effects_of_end(last.path, base, last.size, end, partition.checkpoint(RECOVERY_POINT) or 0)
-    log_dir = partition.log_dir
-    if any(LOG_START in files for files in (log_dir.checkpoints, log_dir.damaged, log_dir.forbidden)):
+    read, damaged, forbidden = partition.log_dir.checkpoints, partition.log_dir.damaged, partition.log_dir.forbidden
+    if LOG_START in {*read, *damaged, *forbidden}:
         return  # a checkpoint without the partition: a crash before it was written, and they came back then
     starts = checkpointed_epochs(partition)
     if starts and min(starts.values()) > state.local_log_start_offset:
         returned = returning_records(starts, state.local_log_start_offset, _batches(state))
-        if returned is not None and min(starts.values()) <= state.log_end_offset:
-            yield returned
+        yield from [] if returned is None or min(starts.values()) > state.log_end_offset else [returned]
 
 
 def _has_torn_end(state: PartitionState) -> bool:

@@ -91,8 +91,8 @@ class _Branch:
         if side.timestamps is None or other_side.timestamps is None:
             return False
         older, newer = sorted((side.timestamps, other_side.timestamps))
-        epochs = [found.leader_epochs for found in (side, other_side)]
-        return older[1] < newer[0] and all(found is not None and found[0] == 0 for found in epochs)
+        epochs = [each.leader_epochs for each in (side, other_side)]
+        return older[1] < newer[0] and all(each is not None and each[0] == 0 for each in epochs)
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
