@@ -47,6 +47,23 @@ def broker(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BROKER, tmp_path / "broker-1"))
 
 
+def test_partitions_that_never_had_a_record_change_nothing(broker: Path) -> None:
+    """Most of the fifty partitions of each internal topic have none in a small cluster."""
+    as_of_ms = taken("transactions-v2") + HOUR
+    before = kforensics.audit(str(broker), as_of=as_of_ms)
+    for name in ("__transaction_state-40", "__consumer_offsets-33", "never-written-7"):
+        (broker / name).mkdir()
+        (broker / name / f"{0:020}.log").touch()
+    after = kforensics.audit(str(broker), as_of=as_of_ms)
+    known = {(row["topic"], row["partition"]) for row in before.partitions.to_pylist()}
+    rows = [row for row in after.findings.to_pylist() if (row["topic"], row["partition"]) in known]
+    assert rows == before.findings.to_pylist()
+    for table in ("transactions", "transactional_ids", "committed_offsets", "group_offsets"):
+        assert after.tables[table].to_pylist() == before.tables[table].to_pylist(), table
+        assert after.tables[table].num_rows
+    assert after.partitions.num_rows == before.partitions.num_rows + 3
+
+
 @pytest.mark.parametrize("scenario", FORGED)
 @pytest.mark.parametrize(
     ("name", "half"),

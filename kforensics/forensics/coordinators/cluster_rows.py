@@ -91,7 +91,7 @@ def _by_coordinator(cluster: Cluster, rows: StructArray, most: int | None = None
     """Yield the number of each coordinator with rows, and the indexes of its rows, at most so many at a time."""
     for coordinator in range(len(cluster.coordinators.histories)):
         indexes = np.flatnonzero(rows["coordinator"] == coordinator)
-        for start in range(0, len(indexes), most or len(indexes)):
+        for start in range(0, len(indexes), most or max(len(indexes), 1)):
             yield coordinator, indexes[start : start + (most or len(indexes))]
 
 
