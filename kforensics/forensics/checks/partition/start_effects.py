@@ -18,7 +18,14 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
-from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, PartitionFolder
+from kforensics.forensics.forecast.log_directory import (
+    MARKER,
+    META,
+    METADATA_FOLDER,
+    LogDirectory,
+    PartitionFolder,
+    read_log_directory,
+)
 from kforensics.forensics.forecast.metadata_loading import STRAY, LoadedMetadata, fate_of, load_metadata, why_stray
 from kforensics.forensics.forecast.next_start import CREATED, PartitionForecast, forecast_start
 from kforensics.forensics.forecast.segment_files import (
@@ -212,8 +219,9 @@ def _has_log(folder: str) -> bool:
 
 
 def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
-    forecast = forecast_start([log_dir], loads_logs=False)
-    is_whole = _is_whole(log_dir)
+    forecast, directory = forecast_start([log_dir], loads_logs=False), read_log_directory(log_dir)
+    # Otherwise only folders of it were copied, and a missing file is no evidence.
+    is_whole = META in directory.files or {RECOVERY_POINT, MARKER} <= directory.files
     for refusal in forecast.refusals:
         is_missing = refusal.path == f"{log_dir}/{META}" and not is_whole
         if not is_missing and not refusal.path.endswith(SAID_ELSEWHERE):
@@ -222,28 +230,20 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
     for partition, effect in forecast.all_effects():
         is_static = effect.kind in ("without-leader", "nothing-served")
         if effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown):
-            name = partition.name if partition else ""
-            if effect.kind != CREATED or _is_lost(state.partition, partition):
-                kinds.setdefault(effect.kind, []).append((name, effect))
+            if effect.kind != CREATED or _is_lost(directory, partition):
+                kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))
     for kind, effects in kinds.items():
         yield _directory_finding(state, log_dir, kind, effects)
 
 
-def _is_whole(log_dir: str) -> bool:
-    """Return whether a log directory has more of the files at its root, so that a missing one is not left out."""
-    names = {entry.name for entry in folders_of(log_dir).children(log_dir)}
-    return META in names or (RECOVERY_POINT in names and MARKER in names)
-
-
-def _is_lost(among: Partition, created: PartitionForecast | None) -> bool:
+def _is_lost(directory: LogDirectory, created: PartitionForecast | None) -> bool:
     """Return whether the folder of a partition that had data is missing; one that becomes stray has its own finding."""
     if created is None:
         return False
     key = created.topic, created.partition
-    had_data = any(offsets.get(key, 0) > 0 for offsets in among.log_dir.checkpoints.values())
-    folder = f"{created.log_dir}/{created.name}"
+    had_data = any(offsets.get(key, 0) > 0 for offsets in directory.checkpoints.values())
     try:
-        return had_data and not _has_log(folder)
+        return had_data and not _has_log(f"{created.log_dir}/{created.name}")
     except InputError:
         return had_data
 
@@ -252,8 +252,8 @@ def _directory_finding(state: PartitionState, log_dir: str, kind: str, effects: 
     names, first = [name for name, _ in effects if name], effects[0][1]
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     message = f"The next start: {shown + ': ' if shown else ''}{first.detail}."
-    evidence: dict[str, object] = {"partitions": names}
-    return replace(state.finding(CODES[DIRECTORY_CODES[kind]], message, evidence=evidence), path=first.path or log_dir)
+    finding = state.finding(CODES[DIRECTORY_CODES[kind]], message, evidence={"partitions": names})
+    return replace(finding, path=first.path or log_dir)
 
 
 # A partition.
