@@ -29,6 +29,11 @@ class LoadRefusedError(Exception):
         super().__init__(exception, message, path)
         self.exception, self.message, self.path, self.is_storage = exception, message, path, is_storage
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the broker fails because of a name that is none of its own."""
+        return "is not in the form of" in self.message or self.exception.endswith("NumberFormatException")
+
 
 def unreadable_text(path: str, fault: Damage) -> LoadRefusedError:
     """Return the refusal of a text file that fails its log directory."""

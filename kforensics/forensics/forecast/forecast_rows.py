@@ -167,7 +167,7 @@ BY_KIND = {
 def _of_refusal(refusal: LoadRefusedError) -> Remedy:
     path = shlex.quote(refusal.path)
     name = refusal.path.rpartition("/")[2]
-    if "is not in the form of" in refusal.message or refusal.exception.endswith("NumberFormatException"):
+    if refusal.is_foreign:
         return Remedy(f"Move {name} out of the log directory.", f"mv {path} /path/outside/")
     if name.endswith("-checkpoint"):
         return Remedy(

@@ -12,6 +12,7 @@ import pytest
 
 from kforensics.analyses.settings import given_settings
 from kforensics.forensics.core.record_types import PRODUCER, TRANSACTION
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES
 from kforensics.render.evidence_store import StoredTables
 from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES, run
@@ -225,7 +226,8 @@ def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     assert driver.returncode == 0, output
     found = stored(tmp_path / "store")
     _assert_same(found, expected, request)
-    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted([*found, "manifest.json"])
+    names = [*found, CHUNK_SUMMARIES.name, "manifest.json"]
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted(names)
 
 
 @pytest.mark.exhaustive

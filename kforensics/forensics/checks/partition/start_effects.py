@@ -220,18 +220,18 @@ def _has_log(folder: str) -> bool:
 
 def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
     forecast, directory = forecast_start([log_dir], loads_logs=False), read_log_directory(log_dir)
-    # Otherwise only folders of it were copied, and a missing file is no evidence.
+    # Otherwise only folders of it were copied, perhaps among others: what is missing or foreign is no evidence.
     is_whole = META in directory.files or {RECOVERY_POINT, MARKER} <= directory.files
     for refusal in forecast.refusals:
-        is_missing = refusal.path == f"{log_dir}/{META}" and not is_whole
-        if not is_missing and not refusal.path.endswith(SAID_ELSEWHERE):
+        is_evidence = is_whole or not (refusal.is_foreign or refusal.path == f"{log_dir}/{META}")
+        if is_evidence and not refusal.path.endswith(SAID_ELSEWHERE):
             yield _refused(state, refusal)
     kinds: dict[str, list[tuple[str, Effect]]] = {}
     for partition, effect in forecast.all_effects():
         is_static = effect.kind in ("without-leader", "nothing-served")
-        if effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown):
-            if effect.kind != CREATED or _is_lost(directory, partition):
-                kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))
+        is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
+        if is_certain and (effect.kind != CREATED or _is_lost(directory, partition)):
+            kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))
     for kind, effects in kinds.items():
         yield _directory_finding(state, log_dir, kind, effects)
 
@@ -390,10 +390,9 @@ def _refused(state: PartitionState, refusal: LoadRefusedError) -> Finding:
 
 def _remedy(refusal: LoadRefusedError) -> str | None:
     """Return what to do if it is to take a file or a folder away."""
-    is_foreign = "is not in the form of" in refusal.message or refusal.exception.endswith("NumberFormatException")
-    if not is_foreign and file_name(refusal.path) not in CHECKPOINT_CODES:
+    if not refusal.is_foreign and file_name(refusal.path) not in CHECKPOINT_CODES:
         return None
-    outside = "a broker makes a new one" if not is_foreign else "no broker knows its name"
+    outside = "a broker makes a new one" if not refusal.is_foreign else "no broker knows its name"
     return f"{COPY} Then take it away, {outside}: `mv {shell_word(refusal.path)} /path/outside/`."
 
 

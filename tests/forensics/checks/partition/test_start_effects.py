@@ -137,6 +137,17 @@ def test_a_directory_without_metadata_has_its_findings_at_its_first_partition(pr
     }
 
 
+def test_folders_of_a_collection_of_partitions_are_no_evidence(pristine: Path, tmp_path: Path) -> None:
+    """Somebody copied single partitions to a disk of their own and keeps notes beside them."""
+    for name in ("single-0", "__consumer_offsets-0"):
+        shutil.copytree(pristine / name, tmp_path / "case" / name)
+    for name in ("notes", "lost+found", "backup"):
+        (tmp_path / "case" / name).mkdir()
+    assert _found(tmp_path / "case") == {}
+    (tmp_path / "case" / "meta.properties").write_bytes((pristine / "meta.properties").read_bytes())
+    assert "start-refused" in _codes(tmp_path / "case")
+
+
 def _recorded() -> Iterator[tuple[str, dict[str, Any]]]:
     truth = json.loads((DATA / f"{STOPPED.name}.json").read_text(encoding="utf-8"))
     for case in cases_of(STOPPED.state):
