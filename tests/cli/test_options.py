@@ -25,6 +25,17 @@ BROKER = SAMPLES / "transactions-v2" / "broker-1"
 AS_OF = ("--as-of", "2026-11-21T12:30")
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_the_short_options_that_users_try_first(command: str) -> None:
+    declared = {
+        word: parameter.opts for parameter in get_command(app).commands[command].params for word in parameter.opts
+    }  # type: ignore[attr-defined]  # typer names no class for a group
+    pairs = [("--output", "-o"), ("--quiet", "-q"), ("--verbose", "-v")]
+    assert "--output" in declared
+    assert [long for long, short in pairs if long in declared and short not in declared[long]] == []
+    assert run(command, "-h").out == run(command, "--help").out != b""
+
+
 @pytest.mark.parametrize(
     ("patterns", "selected"),
     [
