@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -27,9 +28,8 @@ AS_OF = ("--as-of", "2026-11-21T12:30")
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_the_short_options_that_users_try_first(command: str) -> None:
-    declared = {
-        word: parameter.opts for parameter in get_command(app).commands[command].params for word in parameter.opts
-    }  # type: ignore[attr-defined]  # typer names no class for a group
+    group: Any = get_command(app)
+    declared = {word: parameter.opts for parameter in group.commands[command].params for word in parameter.opts}
     pairs = [("--output", "-o"), ("--quiet", "-q"), ("--verbose", "-v")]
     assert "--output" in declared
     assert [long for long, short in pairs if long in declared and short not in declared[long]] == []
