@@ -24,6 +24,7 @@ NOT_FOR_LINES = (
     "email",
     "importlib.metadata",
     "json",
+    "kforensics.cli.config_file",
     "kforensics.kafka_dump.decoders.framed",
     "kforensics.kafka_dump.index_lines",
     "kforensics.kafka_dump.snapshot_lines",
@@ -39,6 +40,7 @@ NOT_FOR_LINES = (
     "kforensics.render.writers",
     "rich",
     "secrets",
+    "tomllib",
 )
 NOT_FOR_BATCHES = (
     "kforensics.kafka_dump.decoders",
@@ -97,6 +99,7 @@ NOT_FOR_LSO = (
     "kforensics.analyses.audit",
     "kforensics.analyses.dump",
     "kforensics.analyses.duplicates",
+    "kforensics.cli.config_file",
     "kforensics.forensics.audit.partition_result",
     "kforensics.forensics.checks.partition_checks",
     "kforensics.forensics.coordinators",
@@ -106,6 +109,7 @@ NOT_FOR_LSO = (
     "kforensics.parsers.messages",
     "kforensics.render.writers",
     "rich",
+    "tomllib",
 )
 
 

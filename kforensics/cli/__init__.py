@@ -18,7 +18,9 @@ from typer.main import get_command
 
 from kforensics.cli.command import (
     CLEAN,
+    CONFIG_IN_FOLDER,
     FINDINGS,
+    FOUND_CONFIG,
     INTERRUPTED,
     LOG_FORMAT,
     UNREADABLE,
@@ -108,14 +110,24 @@ def _print_version(is_given: bool) -> None:  # typer calls it with the value of 
         raise typer.Exit
 
 
+def _found_config() -> str | None:
+    """Return the configuration file that counts if the command line names none, None if there is none."""
+    if named := os.environ.get("KFORENSICS_CONFIG"):
+        return named
+    base = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
+    return next(filter(os.path.isfile, (CONFIG_IN_FOLDER, f"{base}/kforensics/{CONFIG_IN_FOLDER}")), None)
+
+
 @app.callback()
 def _root(
+    ctx: typer.Context,
     _version: Annotated[
         bool,
         typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Analyze the log directories of Apache Kafka brokers."""
+    ctx.meta[FOUND_CONFIG] = _found_config()
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ app = typer.Typer(add_completion=False)
         "audit /var/lib/kafka/data",
         "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
         "audit --previous /evidence/monday --output /evidence/tuesday /var/lib/kafka/data",
+        "audit --config /evidence/case.toml /var/lib/kafka/data",
         "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
 )

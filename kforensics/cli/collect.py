@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import CLEAN, OUTPUT, UNREADABLE, Command, Progress, Quiet, epilog, notify
+from kforensics.cli.command import CLEAN, OUTPUT, UNREADABLE, Command, Config, NoConfig, Progress, Quiet, epilog, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -38,6 +38,8 @@ def collect(
     ] = None,
     progress: Progress = None,
     quiet: Quiet = False,
+    _config: Config = None,
+    _no_config: NoConfig = False,
 ) -> None:
     """Copy log directories, also of a running broker, so that an audit of the copy is true, with checksums."""
     from kforensics.analyses.collect import collect_files

@@ -55,9 +55,6 @@ ShowAll = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-Wide = Annotated[
-    bool, typer.Option("--wide", help="In text, all columns of tables, however wide.", rich_help_panel=OUTPUT)
-]
 Color = Annotated[
     str,
     typer.Option(
@@ -81,15 +78,6 @@ Partitions = Annotated[
         rich_help_panel=SELECTION,
     ),
 ]
-MinSeverity = Annotated[
-    str | None,
-    typer.Option(
-        "--severity",
-        metavar="SEVERITY",
-        help="Only findings at this severity or above, and partitions with such.",
-        rich_help_panel=SELECTION,
-    ),
-]
 Codes = Annotated[
     list[str] | None,
     typer.Option(
@@ -105,15 +93,6 @@ Since = Annotated[
         metavar="TIME",
         help="Only what happened since this time, or in the last 90s, 15m, 2h, … before the time of evaluation.",
         rich_help_panel=SELECTION,
-    ),
-]
-TimeZone = Annotated[
-    str | None,
-    typer.Option(
-        "--tz",
-        metavar="ZONE",
-        help="Time zone of times in text, such as Europe/Berlin or +02:00. Default: UTC.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 AsOf = Annotated[
@@ -140,10 +119,6 @@ Settings = Annotated[
         help="A setting of the brokers, such as transaction.max.timeout.ms=3600000. Repeatable.",
         rich_help_panel=EXECUTION,
     ),
-]
-ServerProperties = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Take settings from a broker's server.properties.", rich_help_panel=EXECUTION),
 ]
 BootstrapServer = Annotated[
     str | None,
@@ -174,14 +149,11 @@ Verbose = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
-LogFormat = Annotated[
-    str,
-    typer.Option(
-        metavar="FORMAT",
-        help="Sentences on standard error as text, or as json: one object a line.",
-        rich_help_panel=EXECUTION,
-    ),
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="Take defaults from this file.", rich_help_panel=EXECUTION),
 ]
+NoConfig = Annotated[bool, typer.Option("--no-config", help="Ignore every kforensics.toml.", rich_help_panel=EXECUTION)]
 Progress = Annotated[
     bool | None, typer.Option(help="Show progress. Default: only on a terminal.", rich_help_panel=EXECUTION)
 ]
@@ -200,6 +172,8 @@ CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 MAX_DIGITS = 18
 # What a plain value may not be.
 NOT_PLAIN = object()
+# The file in the working directory; and what a context keeps: a file that is found, parameters that are given.
+CONFIG_IN_FOLDER, FOUND_CONFIG, GIVEN_PARAMETERS = "kforensics.toml", "kforensics.config", "kforensics.given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,25 +183,57 @@ class SharedOptions:
     paths: Paths = None
     topic: Topic = None
     partitions: Partitions = None
-    min_severity: MinSeverity = None
+    min_severity: Annotated[
+        str | None,
+        typer.Option(
+            "--severity",
+            metavar="SEVERITY",
+            help="Only findings at this severity or above, and partitions with such.",
+            rich_help_panel=SELECTION,
+        ),
+    ] = None
     codes: Codes = None
     since: Since = None
     output_format: FormatOption = "text"
     output: Output = None
     show_all: ShowAll = False
-    wide: Wide = False
+    wide: Annotated[
+        bool, typer.Option("--wide", help="In text, all columns of tables, however wide.", rich_help_panel=OUTPUT)
+    ] = False
     color: Color = "auto"
-    tz: TimeZone = None
+    tz: Annotated[
+        str | None,
+        typer.Option(
+            "--tz",
+            metavar="ZONE",
+            help="Time zone of times in text, such as Europe/Berlin or +02:00. Default: UTC.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
     as_of: AsOf = None
     alone: Alone = False
     settings: Settings = None
-    server_properties: ServerProperties = None
+    server_properties: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Take settings from a broker's server.properties.", rich_help_panel=EXECUTION
+        ),
+    ] = None
     bootstrap_server: BootstrapServer = None
     fail_on: FailOn = "error"
     progress: Progress = None
     quiet: Quiet = False
     verbose: Verbose = 0
-    log_format: LogFormat = "text"
+    log_format: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="Sentences on standard error as text, or as json: one object a line.",
+            rich_help_panel=EXECUTION,
+        ),
+    ] = "text"
+    config: Config = None
+    no_config: NoConfig = False
 
 
 def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -252,6 +258,8 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
             # Help has no use for the class, whose module needs this one.
             common_options = import_module("kforensics.cli.common_options").CommonOptions
             LOG_FORMAT[:] = [given.get("log_format", "text")]
+            if given.get("verbose") and given.get("config"):
+                notify(f"configuration: {given['config']}")
             repeatable = import_module("kforensics.cli.writing").repeatable
             repeated = repeatable(command.__name__, given, parameters)
             options = {name: given.pop(name) for name in shared if name in given}
@@ -266,24 +274,46 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
     return decorate
 
 
-class Command(TyperCommand):
+class _PrintedHelp:
+    """What prints its help in panels."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        from kforensics.cli.help import print_help  # rich is only needed for help
+
+        try:
+            print_help(self, ctx)
+            sys.stdout.flush()
+        except (BrokenPipeError, SystemExit):  # rich exits with 1
+            discard_output()
+
+
+class Command(_PrintedHelp, TyperCommand):
     """A command whose function declares each parameter as ``Annotated[type, typer.Option(…)]``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments into ``ctx.params``, and return those that are left over: none."""
         given, rest, _ = self.make_parser(ctx).parse_args(args=[*args])
+        ctx.meta[GIVEN_PARAMETERS] = {name for name, value in given.items() if value is not None}
         values = _plain_values(getattr(self.callback, "__annotations__", {}), given)
         if rest or values is None:
             return super().parse_args(ctx, args)
         ctx.params.update(values)  # the function has the defaults of the other parameters
         return []
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _print_help(self, ctx)
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, with the defaults of a configuration file if there is one."""
+        params = {name.lstrip("_"): value for name, value in ctx.params.items()}
+        path = None if params.get("no_config") else params.get("config") or ctx.meta.get(FOUND_CONFIG)
+        if path is None:
+            return super().invoke(ctx)
+        from kforensics.cli.config_file import with_defaults  # most machines have no such file
+
+        with with_defaults(ctx, path, ctx.meta[GIVEN_PARAMETERS]):
+            return super().invoke(ctx)
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(_PrintedHelp, TyperGroup):
     """A group of commands, whose own options are flags."""
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -292,20 +322,6 @@ class CommandGroup(TyperGroup):
         if option is not None:
             option.default = False  # typer does not convert it, as it would convert None
         return option
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _print_help(self, ctx)
-
-
-def _print_help(command: Any, ctx: Any) -> None:
-    from kforensics.cli.help import print_help  # rich is only needed for help
-
-    try:
-        print_help(command, ctx)
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # rich exits with 1
-        discard_output()
 
 
 def notify(sentence: str) -> None:

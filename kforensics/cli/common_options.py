@@ -71,7 +71,12 @@ class CommonOptions(SharedOptions):
         Raises:
             UsageError: there is no such setting, Kafka would not accept a value, or the file cannot be read.
         """
-        return given_settings(tuple(self.settings or ()), self.server_properties)
+        assignments = tuple(self.settings or ())
+        if self.config is None or self.no_config:
+            return given_settings(assignments, self.server_properties)
+        from kforensics.cli.config_file import settings_of  # the command has loaded it, because there is a file
+
+        return settings_of(self.config, assignments, self.server_properties)
 
     def format(self) -> Format:
         """Return the output format.

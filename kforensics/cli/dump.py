@@ -8,7 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from kforensics.cli.command import EXECUTION, OUTPUT, Command, FormatOption, Output, Partitions, Progress, Topic, epilog
+from kforensics.cli.command import (
+    EXECUTION,
+    OUTPUT,
+    Command,
+    Config,
+    FormatOption,
+    NoConfig,
+    Output,
+    Partitions,
+    Progress,
+    Topic,
+    epilog,
+)
 
 # The panels of the help.
 KAFKA = "Options of kafka-dump-log"
@@ -215,6 +227,8 @@ def dump(  # long: one parameter per option
         bool, typer.Option("--quiet", "-q", help="Do not report damage on standard error.", rich_help_panel=EXECUTION)
     ] = False,
     progress: Progress = None,
+    _config: Config = None,
+    _no_config: NoConfig = False,
 ) -> None:
     """Print the contents of files: as the lines of Kafka's own tool, or as rows.
 

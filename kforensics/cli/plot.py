@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import FINDINGS, OUTPUT, SELECTION, AsOf, Command, Quiet, epilog, notify
+from kforensics.cli.command import FINDINGS, OUTPUT, SELECTION, AsOf, Command, Config, NoConfig, Quiet, epilog, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -51,6 +51,8 @@ def plot(  # long: one parameter per option
     ] = None,
     as_of: AsOf = None,
     quiet: Quiet = False,
+    _config: Config = None,
+    _no_config: NoConfig = False,
 ) -> None:
     """Draw a chart of the last stable offset, transactions, sequences, batches, damage or the cluster as a picture."""
     from kforensics.analyses.times import as_of_text_ms

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import OUTPUT, BootstrapServer, Command, FailOn, Quiet, epilog, notify
+from kforensics.cli.command import OUTPUT, BootstrapServer, Command, Config, FailOn, NoConfig, Quiet, epilog, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -32,6 +32,8 @@ def report(
     bootstrap_server: BootstrapServer = None,
     fail_on: FailOn = "error",
     quiet: Quiet = False,
+    _config: Config = None,
+    _no_config: NoConfig = False,
 ) -> None:
     """Write the report of an evidence store as one HTML file, which needs no network: findings, charts and tables."""
     from kforensics.cli.common_options import ExitStatus, brokers_of, severity_of

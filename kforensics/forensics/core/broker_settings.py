@@ -19,6 +19,7 @@ __all__ = [
     "EARLIER",
     "GIVEN",
     "GIVEN_BY_CALLER",
+    "GIVEN_BY_FILE",
     "ID_EXPIRY",
     "KNOWN",
     "MAX_TIMEOUT",
@@ -45,6 +46,7 @@ OFFSETS_RETENTION = "offsets.retention.minutes"
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
+GIVEN_BY_FILE = "[settings] of "  # and the path of a configuration file
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 POLICIES = (COMPACT, "delete")

@@ -14,6 +14,7 @@ from kforensics.forensics.core.broker_settings import (
     EARLIER,
     GIVEN,
     GIVEN_BY_CALLER,
+    GIVEN_BY_FILE,
     MAX_TIMEOUT,
     PRODUCER_EXPIRY,
     Setting,
@@ -119,8 +120,10 @@ class Rules:
 
     def given(self, name: str) -> int | None:
         """Return the value that the user gives a setting by its name, None if the user does not."""
-        by_name = (one for one in self.settings if one.name == name and one.source in (GIVEN, GIVEN_BY_CALLER))
-        return next((setting.number for setting in by_name), None)
+        by_name = (one for one in self.settings if one.name == name)
+        names = (GIVEN, GIVEN_BY_CALLER)
+        by_user = (one.number for one in by_name if one.source in names or one.source.startswith(GIVEN_BY_FILE))
+        return next(by_user, None)
 
     def is_default(self, name: str) -> bool:
         """Return whether the value of a setting is Kafka's default; only of the rules of one log directory."""
