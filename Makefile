@@ -27,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site samples forecast-truth bench scale notebooks jupyter build wheels pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -79,6 +79,9 @@ docs: $(VENV)/dev.stamp ## regenerate the generated parts of the documents
 site: $(VENV)/docs.stamp ## build the documents into out/site, for reading without a network
 	@# An announcement of the MkDocs theme, not a warning about the documents.
 	NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build
+
+man: $(VENV)/core.stamp ## write the help as man pages into out/man
+	$(BIN)/python scripts/man_pages.py out/man
 
 samples: $(VENV)/core.stamp ## rebuild sample_logs/ with real brokers and dump tools; needs Java 17 (JDK) and Maven
 	$(RUN) lab samples $(SCENARIOS)

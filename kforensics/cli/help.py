@@ -27,6 +27,19 @@ def print_help(command: Any, context: Any) -> None:
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
     console.print(Padding(Text(command.get_usage(context), "bold"), (1, 1, 0, 1)))
     console.print(Padding(Text("\n\n".join(paragraphs)), 1))
+    for title, rows in help_panels(command, context).items():
+        console.print(_panel(title, rows))
+    if command.epilog:
+        console.print(Text(f"\n{indent(command.epilog, ' ')}\n"), soft_wrap=True)  # examples stay whole, to be copied
+
+
+def help_panels(command: Any, context: Any) -> dict[str, list[HelpRow]]:
+    """Return what a user may type after the name of a command, and what it means, by title.
+
+    Args:
+        command: the typer command.
+        context: its context.
+    """
     panels: dict[str, list[HelpRow]] = {}
     for parameter in command.get_params(context):
         default = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -36,10 +49,7 @@ def print_help(command: Any, context: Any) -> None:
         panels["Options"] = panels.pop("Options")  # --help comes last
     if commands := getattr(command, "commands", None):
         panels["Commands"] = [(Text(name, "bold cyan"), _summary(each)) for name, each in commands.items()]
-    for title, rows in panels.items():
-        console.print(_panel(title, rows))
-    if command.epilog:
-        console.print(Text(f"\n{indent(command.epilog, ' ')}\n"), soft_wrap=True)  # examples stay whole, to be copied
+    return panels
 
 
 def _panel(title: str, rows: Iterable[HelpRow]) -> Panel:
