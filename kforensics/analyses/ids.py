@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -15,6 +15,7 @@ from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, group_commits
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.cluster_rows import IdList, id_rows
+from kforensics.forensics.coordinators.component_names import id_naming, workers_among
 from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.partition_of import NamePartition, hashes_of, java_hashes, likely_count
 from kforensics.forensics.coordinators.transactions.history import History
@@ -97,11 +98,12 @@ def _lives(reader: PartitionReader, transactional_id: str) -> Iterator[Transacti
             by_cluster[investigation.clusters.name_of(state.partition)].append((history, events))
     is_known = False
     for replicas in by_cluster.values():
+        workers = workers_among(name for history, _ in replicas for name in history.names)
         best = {id(history) for history in best_histories(history for history, _ in replicas)}
         for history, events in replicas:
             if id(history) in best and transactional_id in history.names:
                 is_known = True
-                yield _life(transactional_id, history, events)
+                yield replace(_life(transactional_id, history, events), naming=id_naming(transactional_id, workers))
     if not is_known and reader.is_complete:
         known = [name for replicas in by_cluster.values() for history, _ in replicas for name in history.names]
         raise UsageError(unknown_id(investigation, transactional_id, known))

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from kforensics.forensics.coordinators.cluster_rows import IdList
+from kforensics.forensics.coordinators.component_names import COMPONENTS, NEXT_STEPS
 from kforensics.forensics.coordinators.partition_of import NamePartition
 from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdLife
 from kforensics.forensics.core.formatting import (
@@ -36,6 +37,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 ID_CELLS = (
     *("transactional_id", "state", "removed", "last_timestamp", "producer_id", "producer_epoch"),
     *("transaction_timeout_ms", "partition", "transactions", "committed", "aborted", "exact"),
+    "component",
 )
 ID_COLUMNS = (
     TableColumn("transactional id", is_text=True),
@@ -47,6 +49,7 @@ ID_COLUMNS = (
     TableColumn("transactions", 1),
     TableColumn("aborted", 1),
     TableColumn("last change", 2, is_text=True),
+    TableColumn("looks like", 3, is_text=True),
 )
 
 
@@ -136,7 +139,8 @@ def _id_rank(row: Sequence[Any]) -> tuple[bool, float, str]:
 
 
 def _id_cells(row: Sequence[Any]) -> tuple[str, ...]:
-    name, state, is_removed, last, producer, epoch, timeout, partition, transactions, committed, aborted, exact = row
+    name, state, is_removed, last, producer, epoch, timeout, partition, transactions, committed, aborted, *more = row
+    exact, component = more
     ended = committed + aborted
     return (
         printable(name),
@@ -148,6 +152,7 @@ def _id_cells(row: Sequence[Any]) -> tuple[str, ...]:
         f"{'' if exact else '>='}{transactions}",
         format_share(aborted / ended) if ended else "",
         "" if last is None else format_time(last),
+        component or "",
     )
 
 
@@ -155,6 +160,7 @@ def _life_lines(life: TransactionalIdLife, screen: Screen) -> Iterator[str]:
     state = life.state or ("expired" if life.is_removed else "unreadable")
     yield f"transactional id {printable(life.transactional_id)}: {state}"
     yield f"  coordinator: {partition_label(life.place, 'unknown partition')}"
+    yield from _component_lines(life)
     limit = screen.shown(LISTED)
     events = life.events if limit is None else life.events[-limit:]
     if len(events) < len(life.events):
@@ -162,6 +168,21 @@ def _life_lines(life: TransactionalIdLife, screen: Screen) -> Iterator[str]:
         yield from screen.rest("--all")
     for event in events:
         yield Line(f"  {_event_line(event)}", hang=4)
+
+
+def _component_lines(life: TransactionalIdLife) -> Iterator[Line]:
+    """Yield which component the id looks like, and what that does with the transaction that the id has open."""
+    if life.naming is None:
+        return
+    component = COMPONENTS[life.naming.naming.component]
+    yield Line(f"  looks like {component}: {printable(life.naming.part)}", hang=4)
+    last = life.events[-1] if life.events else None
+    if last is not None and last.kind is IdEventKind.OPEN:
+        timeout = format_duration(last.record.timeout_ms)
+        step = NEXT_STEPS[life.naming.naming]
+        whose = f"producer {last.producer_id}, epoch {last.last_epoch}"
+        late = f"the coordinator aborts it after its timeout of {timeout}, if that is earlier"
+        yield Line(f"  next, with the open transaction of {whose}: {step}; {late}", hang=4)
 
 
 def _event_line(event: IdEvent) -> str:

@@ -266,6 +266,32 @@ def test_a_long_list_is_cut_and_shows_open_transactions_first(tmp_path: Path) ->
     assert len(run("ids", "--as-of", AS_OF, "--quiet", "--all", tmp_path).lines) == 3 + 31
 
 
+def test_ids_of_components_are_recognised_and_say_what_happens_next(tmp_path: Path) -> None:
+    """The workers of a Connect cluster may be in another partition than its task."""
+    sink = "clicks-3-17 Empty 17 4 t 0; clicks-3-17 Ongoing 17 4 timeout 900000 {p-0} t 1"
+    forge_coordinator(tmp_path, f"{sink}; shop-0_1 Empty 18 0 t 2; plain-1 Ongoing 19 0 {{p-1}} t 3")
+    task = "etl-jdbc-2 Ongoing 20 0 {p-0} t 5; etl-jdbc-2 PrepareAbort 20 0 {p-0} t 6"
+    forge_coordinator(tmp_path, f"connect-cluster-etl Empty 21 0 t 4; {task}", partition=1)
+    rows = {row["transactional_id"]: row for row in kforensics.ids(tmp_path, as_of=AS_OF).to_pylist()}
+    assert {name: (row["component"], (row["component_next"] or "")[:31]) for name, row in rows.items()} == {
+        "clicks-3-17": ("Flink", "a restored job commits it with "),
+        "shop-0_1": ("Kafka Streams", ""),
+        "plain-1": (None, ""),
+        "etl-jdbc-2": ("Kafka Connect", ""),
+        "connect-cluster-etl": ("Kafka Connect", ""),
+    }
+    words = ("ids", "--as-of", AS_OF, "--quiet")
+    assert "looks like" in run(*words, "--wide", tmp_path).lines[2]
+    lives = {name: run(*words, "--transactional-id", name, tmp_path).text for name in rows}
+    assert "looks like Flink: subtask 3 of the sink with the prefix clicks, number 17\n" in lives["clicks-3-17"]
+    whose, late = "with the open transaction of producer 17, epoch 4: a restored job", "after its timeout of 15 min"
+    shown = " ".join(lives["clicks-3-17"].split())
+    assert (whose in shown, late in shown) == (True, True)
+    assert "looks like Kafka Connect: task 2 of connector jdbc, worker group etl\n" in lives["etl-jdbc-2"]
+    assert not any("next, with" in lives[name] for name in rows if name != "clicks-3-17")
+    assert "looks like" not in lives["plain-1"]
+
+
 def test_a_long_life_is_cut(tmp_path: Path) -> None:
     one = "a Ongoing 1 {0} {{p-0}} t 9; a PrepareCommit 1 {0} {{p-0}} t 9; a CompleteCommit 1 {0} t 9"
     log = "; ".join(f"a Empty 1 {epoch} t 0; {one.format(epoch)}" for epoch in range(12))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.component_names import COMPONENTS, NEXT_STEPS, IdNaming, id_naming, workers_among
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
 from kforensics.forensics.coordinators.record_rows import partition_list
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
@@ -64,6 +65,7 @@ def id_rows(cluster: Cluster) -> Iterator[Rows]:
     """Yield the transactional ids of each coordinator partition, the most recently used first."""
     names = cluster.coordinators.names
     ids = cluster.coordinators.ids
+    workers = workers_among(names)
     for coordinator, indexes in _by_coordinator(cluster, ids):
         numbers = indexes[np.argsort(-ids["last_time"][indexes], kind="stable")]
         rows = ids[numbers]
@@ -83,8 +85,20 @@ def id_rows(cluster: Cluster) -> Iterator[Rows]:
             **{name: rows[name] for name in ("inits", "transactions", "committed", "aborted")},
             "producer_ids": rows["producers"],
             "exact": rows["history_complete"],
+            **_component_columns([names[number] for number in numbers.tolist()], workers, rows["status"]),
         }
         yield _placed(cluster, coordinator, TRANSACTIONAL_IDS, rows, columns)
+
+
+def _component_columns(names: Sequence[str], workers: Collection[str], states: IntArray) -> dict[str, Words]:
+    """Return which component each id looks like, and what that does next with the transaction that it has open."""
+    found = (id_naming(name, workers) for name in names)
+    namings = np.fromiter((NONE if one is None else one.naming for one in found), "i8", len(names))
+    components = np.array([*(naming.component for naming in IdNaming), NONE], "i8")[namings]
+    return {
+        "component": Words(components, COMPONENTS),
+        "component_next": Words(np.where(states == State.ONGOING, namings, NONE), NEXT_STEPS),
+    }
 
 
 def _by_coordinator(cluster: Cluster, rows: StructArray, most: int | None = None) -> Iterator[tuple[int, IntArray]]:

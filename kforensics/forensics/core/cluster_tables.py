@@ -68,6 +68,8 @@ committed int64 transactions committed in all partitions
 aborted int64 transactions aborted in all partitions
 producer_ids int32 number of producer ids it has had
 exact bool whether its first available record is the first one ever written
+component string the component whose naming its name follows; null if none is known
+component_next string what that component does next with its open transaction; null if it has none open
 path string segment with its last record
 position int64 byte position of that record's batch
 offset int64 offset of that record

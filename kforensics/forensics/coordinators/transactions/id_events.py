@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kforensics.forensics.coordinators.component_names import IdName
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.transactions.history_replay import StateTransitions
 from kforensics.forensics.coordinators.transactions.transitions import EXHAUSTED, FENCED, TV2, StateStep
@@ -120,6 +121,7 @@ class TransactionalIdLife:
         state: its last state by Kafka's name, None if it was removed or cannot be read.
         is_removed: whether its last record is a tombstone.
         events: what happened to it, in the order of the log.
+        naming: the component that its name looks like, None if it is like none.
     """
 
     transactional_id: str
@@ -128,6 +130,7 @@ class TransactionalIdLife:
     state: str | None
     is_removed: bool
     events: tuple[IdEvent, ...]
+    naming: IdName | None = None
 
     @property
     def rows(self) -> Iterator[Rows]:
