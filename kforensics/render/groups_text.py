@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kforensics.forensics.coordinators.component_names import COMPONENTS, group_naming
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent, GroupEventKind, GroupStory
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList
 from kforensics.forensics.core.formatting import format_count, format_time, format_time_ms
@@ -22,6 +23,7 @@ LISTED, NAMED_MEMBERS = 20, 5
 GROUP_CELLS = (
     *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
     *("lag", "stable_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
+    *("component", "component_source"),
 )
 GROUP_COLUMNS = (
     TableColumn("group", is_text=True),
@@ -37,6 +39,7 @@ GROUP_COLUMNS = (
     TableColumn("stable lag", 5),
     TableColumn("resets", 1),
     TableColumn("last commit", 2, is_text=True),
+    TableColumn("component", 5, is_text=True),
 )
 
 
@@ -80,7 +83,7 @@ def _rank(row: Sequence[Any]) -> tuple[bool, bool, int, int, str]:
 
 def _cells(row: Sequence[Any]) -> tuple[str, ...]:
     name, kind, state, generation, protocol, members, coordinator, partitions, pending, *more = row
-    lag, stable_lag, without_lag, resets, last_commit, _ = more
+    lag, stable_lag, without_lag, resets, last_commit, _, component, source = more
     unknown = "+" if without_lag else ""
     return (
         printable(name),
@@ -96,6 +99,7 @@ def _cells(row: Sequence[Any]) -> tuple[str, ...]:
         "" if stable_lag is None else f"{stable_lag:,}{unknown}",
         f"{resets:,}" if resets else "",
         "" if last_commit is None else format_time(last_commit),
+        "" if component is None else component if source == "records" else f"looks like {component}",
     )
 
 
@@ -104,6 +108,12 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     kind = "classic, without members" if state is None else state.kind
     yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
     yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
+    topics = (event.partition[0] for event in story.events if event.partition is not None)
+    naming = group_naming(story.group, state, topics)
+    if naming is not None:
+        shown = "belongs to" if naming.is_recorded else "looks like"
+        yield Line(f"  {shown} {COMPONENTS[naming.component]}: {printable(naming.part)}", hang=4)
+        yield Line(f"  next: {naming.next_step}", hang=4)
     resets = [event for event in story.events if event.kind is GroupEventKind.RESET]
     if resets:
         count = "reset" if len(resets) == 1 else f"{len(resets):,} resets, the last"

@@ -152,6 +152,30 @@ def test_topics_select_offsets_and_the_groups_that_have_any() -> None:
     assert places == {"orders-europe"}
 
 
+def test_groups_of_components_are_recognised_and_say_what_happens_next(tmp_path: Path) -> None:
+    row = groups_of(SAMPLES / "streams-group")["counting"]
+    assert (row["component"], row["component_source"]) == ("Kafka Streams", "records")
+    assert row["component_next"].startswith("its tasks read on at the committed offsets")
+    words = ("groups", "--quiet", "--as-of", AS_OF)
+    assert (
+        "  belongs to Kafka Streams: application counting\n"
+        in run(*words, "--group", "counting", SAMPLES / "streams-group").text
+    )
+    committed = {0: ("connect-s3", "in-0", 5), 1: ("shop", "shop-users-repartition-0", 7), 2: ("plain", "in-0", 1)}
+    forge_offsets(tmp_path, "; ".join(f"plain @{offset} {at(offset)}" for offset in committed), committed)
+    rows = groups_of(tmp_path)
+    assert {name: (row["component"], row["component_source"]) for name, row in rows.items()} == {
+        "connect-s3": ("Kafka Connect", "name"),
+        "plain": (None, None),
+        "shop": ("Kafka Streams", "name"),
+    }
+    assert run(*words, "--wide", tmp_path).text.count("looks like Kafka") == 2
+    assert "looks like Kafka Streams: application shop\n" in run(*words, "--group", "shop", tmp_path).text
+    sink = run(*words, "--group", "connect-s3", tmp_path).text
+    assert "looks like Kafka Connect: sink connector s3\n  next: its tasks read on" in sink
+    assert "next" not in run(*words, "--group", "plain", tmp_path).text
+
+
 def test_a_group_that_is_not_there() -> None:
     with pytest.raises(
         UsageError, match=r"no record of the group 'modrn' in __consumer_offsets; did you mean modern\?"

@@ -20,11 +20,26 @@ from collections.abc import Collection, Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["COMPONENTS", "NEXT_STEPS", "IdName", "IdNaming", "id_naming", "workers_among"]
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState
+
+__all__ = [
+    "COMPONENTS",
+    "NEXT_STEPS",
+    "GroupNaming",
+    "IdName",
+    "IdNaming",
+    "group_naming",
+    "id_naming",
+    "workers_among",
+]
 
 UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 NUMBER = r"(?:0|[1-9][0-9]{0,18})"
 WORKER = "connect-cluster-"
+SINK, SINK_CLIENT = "connect-", "connector-consumer-"
+# The group.id of the workers in Kafka's configuration file, and the assignor and protocol type of groups.
+DEFAULT_WORKERS = "connect-cluster"
+STREAMS_ASSIGNOR, CONNECT_TYPE, REPARTITION = "stream", "connect", "-repartition"
 OF_MIRROR = "-mm2"
 # The number of a subtask is below the largest maximum parallelism.
 MAX_PARALLELISM = 1 << 15
@@ -128,4 +143,60 @@ def id_naming(name: str, workers: Collection[str]) -> IdName | None:
         if fits := pattern.fullmatch(name):
             is_possible = naming is not IdNaming.SUBTASK or int(fits[2]) < MAX_PARALLELISM
             return IdName(naming, clause.format(*fits.groups())) if is_possible else None
+    return None
+
+
+class GroupNaming(NamedTuple):
+    """What a group looks like, or is by its records.
+
+    Attributes:
+        component: the index of the component.
+        part: that part of the component, as a clause.
+        next_step: what it does when it starts again.
+        is_recorded: whether records of the group show it, such as its type or its clients, and not only its name.
+    """
+
+    component: int
+    part: str
+    next_step: str
+    is_recorded: bool
+
+    @property
+    def source(self) -> str:
+        """What shows it: records, or only the name."""
+        return "records" if self.is_recorded else "name"
+
+
+STREAMS_START = (
+    "its tasks read on at the committed offsets and restore what their stores lack from the changelog topics"
+)
+SINK_START = "its tasks read on at the committed offsets, unless the connector keeps offsets in the system it writes to"
+WORKERS_START = "workers join it and are assigned connectors and tasks; it commits no offsets"
+AFTER_REMOVAL = "it starts without committed offsets, since the group was removed"
+
+
+def group_naming(group: str, state: GroupState | None, topics: Iterable[str]) -> GroupNaming | None:
+    """Return what a group looks like or is, None if neither its records nor its name fit a component.
+
+    Args:
+        group: its name.
+        state: its last state, None if it has no records of its own.
+        topics: the topics of which it has committed offsets.
+    """
+    kind, protocol = (None, None) if state is None else (state.kind, state.protocol)
+    is_removed = state is not None and state.removed_in is not None
+    of_streams = AFTER_REMOVAL if is_removed else STREAMS_START
+    if kind == "streams" or protocol == STREAMS_ASSIGNOR:
+        return GroupNaming(STREAMS, f"application {group}", of_streams, is_recorded=True)
+    is_mirror = group.endswith(OF_MIRROR) and group != OF_MIRROR
+    if state is not None and state.protocol_type == CONNECT_TYPE:
+        return GroupNaming(MIRROR if is_mirror else CONNECT, f"workers of group {group}", WORKERS_START, not is_mirror)
+    if any(topic.startswith(f"{group}-") and topic.endswith(REPARTITION) for topic in topics):
+        return GroupNaming(STREAMS, f"application {group}", of_streams, is_recorded=False)
+    if group.startswith(SINK) and group not in (SINK, DEFAULT_WORKERS):
+        connector = group[len(SINK) :]
+        clients = () if state is None else state.members.values()
+        is_recorded = bool(clients) and all(name.startswith(f"{SINK_CLIENT}{connector}-") for name in clients)
+        step = AFTER_REMOVAL if is_removed else SINK_START
+        return GroupNaming(CONNECT, f"sink connector {connector}", step, is_recorded)
     return None

@@ -260,6 +260,9 @@ without_lag int32 partitions whose log is not among the files
 resets int64 how often it went back or started again without its offset; at least, if there are very many
 last_commit_timestamp int64 when its last offset in force took effect, in ms; null if there is none
 emptied_timestamp int64 when its last member left, in ms; null if no record shows it
+component string the component that it belongs to, or looks like; null if none is known, like the next two columns
+component_source string what shows the component: records of the group, or only its name
+component_next string what that component does when it starts again
 """)
 OF_A_GROUP = parse_columns("""
 group string group

@@ -1,10 +1,11 @@
-"""What transactional ids look like, by the naming rules of the components."""
+"""What transactional ids and groups look like, by the naming rules of the components."""
 
 from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.coordinators.component_names import COMPONENTS, id_naming, workers_among
+from kforensics.forensics.coordinators.component_names import COMPONENTS, group_naming, id_naming, workers_among
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState
 
 UUID = "5e3b1f7a-93c2-4d0e-8f11-0a1b2c3d4e5f"
 WORKERS = workers_among(["connect-cluster-etl", "connect-cluster-etl-eu", "connect-cluster-us-mm2", "connect-cluster-"])
@@ -45,3 +46,44 @@ def test_other_names_look_like_no_component(name: str) -> None:
 
 def test_a_task_of_connect_is_known_by_its_workers_only() -> None:
     assert id_naming("etl-jdbc-orders-2", ()) is None
+
+
+def _classic(protocol_type: str = "consumer", protocol: str | None = "range", **members: str) -> GroupState:
+    return GroupState("classic", members, 1, protocol_type, protocol)
+
+
+SINK_TASKS = {"a": "connector-consumer-s3-0", "b": "connector-consumer-s3-1"}
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "topics", "component", "source"),
+    [
+        ("shop", GroupState("streams", {}), (), "Kafka Streams", "records"),
+        ("shop", _classic(protocol="stream"), (), "Kafka Streams", "records"),
+        ("shop", None, ("orders", "shop-by-user-repartition"), "Kafka Streams", "name"),
+        ("etl", _classic("connect", "sessioned"), (), "Kafka Connect", "records"),
+        ("us-mm2", _classic("connect", "sessioned"), (), "MirrorMaker 2", "name"),
+        ("connect-s3", _classic(**SINK_TASKS), (), "Kafka Connect", "records"),
+        ("connect-s3", GroupState("consumer", SINK_TASKS), (), "Kafka Connect", "records"),
+        ("connect-s3", _classic(a="console"), (), "Kafka Connect", "name"),
+        ("connect-s3", None, (), "Kafka Connect", "name"),
+    ],
+)
+def test_a_group_belongs_to_a_component_by_its_records_or_looks_like_it(
+    group: str, state: GroupState | None, topics: tuple[str, ...], component: str, source: str
+) -> None:
+    found = group_naming(group, state, topics)
+    assert found is not None
+    assert (COMPONENTS[found.component], found.source) == (component, source)
+
+
+@pytest.mark.parametrize("group", ["shop", "connect", "connect-", "connect-cluster", "us-mm2", "-mm2", ""])
+def test_other_groups_look_like_no_component(group: str) -> None:
+    assert group_naming(group, None, ("orders", "shop-orders", "other-repartition")) is None
+
+
+def test_a_removed_group_starts_without_offsets() -> None:
+    state = GroupState("streams", {}, removed_in=(0, 0))
+    found = group_naming("shop", state, ())
+    assert found is not None
+    assert found.next_step == "it starts without committed offsets, since the group was removed"

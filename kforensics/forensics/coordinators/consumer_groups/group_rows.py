@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.component_names import COMPONENTS, GroupNaming, group_naming
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC, GroupState
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
@@ -132,10 +133,12 @@ class _Offsets:
     def __init__(self) -> None:
         self.partitions = self.pending = self.lag = self.stable_lag = self.without_lag = 0
         self.last_time = NO_TIME
+        self.topics = set[str]()
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row of ``committed_offsets``."""
         self.partitions += 1
+        self.topics.add(row["committed_topic"])
         self.pending += bool(row["pending"])
         if row["lag"] is None:
             self.without_lag += 1
@@ -172,6 +175,7 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
         },
         "resets": [resets[name] for name in groups],
         "last_commit_timestamp": [_known_time(sums.last_time) for *_, sums in known],
+        **_component_columns([group_naming(name, state, sums.topics) for name, state, sums in known]),
     }
     return Rows(GROUPS, len(groups), {**commits.place._asdict(), **columns})
 
@@ -187,6 +191,14 @@ def _state_columns(states: list[tuple[GroupState | None, bool]]) -> dict[str, An
         "members": [len(state.members) if state else 0 for state in known],
         "clients": [clients_of(state) if state else None for state in known],
         "emptied_timestamp": [_known_time(state.emptied) if state else None for state in known],
+    }
+
+
+def _component_columns(namings: list[GroupNaming | None]) -> dict[str, list[str | None]]:
+    return {
+        "component": [COMPONENTS[naming.component] if naming else None for naming in namings],
+        "component_source": [naming.source if naming else None for naming in namings],
+        "component_next": [naming.next_step if naming else None for naming in namings],
     }
 
 
