@@ -14,13 +14,21 @@ from kforensics.forensics.audit.cluster_result import best_commits, best_replica
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
-from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvents, GroupStory, group_story
+from kforensics.forensics.coordinators.consumer_groups.group_events import (
+    GroupEvents,
+    GroupStory,
+    group_story,
+    with_deliveries,
+)
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList, group_rows
+from kforensics.forensics.coordinators.consumer_groups.share_states import share_partitions_of
 from kforensics.forensics.coordinators.coordinator_records import TopicPartition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
 from kforensics.parsers.tables.schemas import Table
 
 __all__ = ["GroupsQuestion", "answer_groups"]
@@ -123,8 +131,26 @@ def _answers(
     for commits, events in replicas:
         if events is not None and any(commits is one for one in best):
             story = group_story(cluster, commits, question.group, events.finish())
+            if story.state is not None and story.state.kind == "share":
+                story = _with_deliveries(reader, story, members)
             shown = (event for event in story.events if event.partition is None or question.selects(*event.partition))
             yield replace(story, events=tuple(shown))
+
+
+def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:
+    """Return the history of a share group with the end of each of its partitions, from the longest log of its state."""
+    best: dict[int | None, PartitionState] = {}
+    for state in reader.states([one for one in members if one.place.topic == SHARE_GROUP_STATE]):
+        other = best.get(state.partition.place.partition)
+        if other is None or state.log_end_offset > other.log_end_offset:
+            best[state.partition.place.partition] = state
+    topics = {one.topic_id: one.place.topic for one in members if one.topic_id is not None and one.place.topic}
+    for state in best.values():
+        try:
+            story = with_deliveries(story, state, share_partitions_of(state, story.group), topics)
+        except InputError as error:
+            reader.skip(error)
+    return story
 
 
 def _committed(best: list[Commits], question: GroupsQuestion) -> set[TopicPartition]:

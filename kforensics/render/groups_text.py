@@ -157,6 +157,9 @@ def _what(event: GroupEvent) -> str:
     where = f"{printable(topic)}-{partition}"
     if event.kind is GroupEventKind.RESET:
         return f"reset of {_reset(event)}"
+    if event.kind is GroupEventKind.DELIVERY:
+        start = "" if event.first is None else f"start offset {event.first}, "
+        return f"delivery state of {where}: {start}{event.why}"
     if event.kind is GroupEventKind.REMOVED:
         return f"removed the offset of {where}"
     how = {GroupEventKind.ABORTED: "aborted ", GroupEventKind.PENDING: "pending "}.get(event.kind, "")

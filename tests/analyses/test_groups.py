@@ -152,6 +152,32 @@ def test_topics_select_offsets_and_the_groups_that_have_any() -> None:
     assert places == {"orders-europe"}
 
 
+def test_a_share_group_shows_what_it_has_delivered() -> None:
+    """As the lab's clients acknowledged: accept, release, reject, accept; then a second consumer accepted the rest."""
+    sample = SAMPLES / "share-groups"
+    states = "1 available (offsets 1; delivered once); 2 acknowledged (offsets 0, 3; delivered once); "
+    states += "1 archived (offsets 2; delivered once)"
+    shown = {
+        (event["committed_topic"], event["committed_partition"]): (event["first_committed"], event["why"])
+        for event in history(sample, "share")
+        if event["event"] == "delivery"
+    }
+    assert shown == {
+        ("orders", 0): (4, "6 acknowledged (offsets 4-9; delivered once)"),
+        ("orders", 1): (0, states),
+        ("orders", 2): (0, states),
+    }
+    deliveries = [event for event in history(sample, "share", partition="1") if event["event"] == "delivery"]
+    assert [(event["committed_partition"], event["last_committed"], event["exact"]) for event in deliveries] == [
+        (1, 3, True)
+    ]
+    assert "/__share_group_state-0/" in deliveries[0]["path"]
+    text = " ".join(run("groups", "--quiet", "--group", "share", sample).text.split())
+    assert "delivery state of orders-0: start offset 4, 6 acknowledged" in text
+    altered = [event["why"] for event in history(sample, "share-altered") if event["event"] == "delivery"]
+    assert altered == ["nothing delivered yet"]
+
+
 def test_groups_of_components_are_recognised_and_say_what_happens_next(tmp_path: Path) -> None:
     row = groups_of(SAMPLES / "streams-group")["counting"]
     assert (row["component"], row["component_source"]) == ("Kafka Streams", "records")

@@ -181,7 +181,7 @@ def group_naming(group: str, state: GroupState | None, topics: Iterable[str]) ->
     Args:
         group: its name.
         state: its last state, None if it has no records of its own.
-        topics: the topics of which it has committed offsets.
+        topics: the topics whose offsets it has committed.
     """
     kind, protocol = (None, None) if state is None else (state.kind, state.protocol)
     is_removed = state is not None and state.removed_in is not None

@@ -266,21 +266,21 @@ component_next string what that component does when it starts again
 """)
 OF_A_GROUP = parse_columns("""
 group string group
-event string state, commits, aborted, pending, removed or reset
+event string state, commits, aborted, pending, removed, reset or delivery
 times int64 how many records in a row
 first_timestamp int64 time of the first one, in ms; null if unknown
 last_timestamp int64 time of the last one, in ms; null if unknown
 committed_topic string topic of the committed offset; null for a state
 committed_partition int32 partition of that topic; null for a state
-first_committed int64 first committed offset, of a reset the one before; null for a state, a removal, or if unknown
-last_committed int64 last committed offset; null for a state and a removal
+first_committed int64 first committed offset, of a reset the one before, of a delivery the start offset; null if none
+last_committed int64 last committed offset, of a delivery the last one with a state; null for a state and a removal
 state string state of the group; null for another event, like the next three columns
 generation int32 its generation or epoch
 members int32 its members
 clients string client ids of the members, with commas; null if there are none
 cause string why the group went back or started again; null for other events
 exact bool whether the files leave no other explanation
-why string what shows the cause; null for other events
+why string what shows the cause, or the delivery states with their offsets; null for other events
 path string segment with its first record
 position int64 byte position of that record's batch
 offset int64 offset of that record

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import reset_reason
+from kforensics.forensics.coordinators.consumer_groups.share_states import SharePartition
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import CommitIssueKind
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS
@@ -37,6 +38,7 @@ class GroupEventKind(StrEnum):
     PENDING = "pending"
     REMOVED = "removed"
     RESET = "reset"
+    DELIVERY = "delivery"
 
 
 OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
@@ -55,7 +57,7 @@ class GroupEvent(NamedTuple):
         last: the last committed offset.
         state: the state of the group, for an event of the group.
         cause: why, for a reset.
-        why: what shows the cause, or what is missing; None if there is nothing to add.
+        why: what shows the cause, or what was delivered, or what is missing; None if there is nothing to add.
         is_exact: whether the files leave no other explanation, and no record before can be missing.
     """
 
@@ -226,6 +228,28 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable
     # A reset is shown before the run of commits that begins with its record.
     together = sorted([*resets, *events], key=lambda event: event.record.offset)
     return GroupStory(group, commits.place, commits.paths, commits.states.get(group), tuple(together))
+
+
+def with_deliveries(
+    story: GroupStory, state: PartitionState, deliveries: Iterable[SharePartition], topics: Mapping[str, str]
+) -> GroupStory:
+    """Return the history of a share group with what it has delivered of its partitions.
+
+    Args:
+        story: its history.
+        state: the partition of ``__share_group_state`` with the group.
+        deliveries: what that shows.
+        topics: names of topics by their id.
+    """
+    events = []
+    for one in sorted(deliveries, key=lambda one: (topics.get(one.topic_id, one.topic_id), one.partition)):
+        record = one.record._replace(segment=len(story.paths) + one.record.segment)
+        partition = (topics.get(one.topic_id, one.topic_id), one.partition)
+        offsets = (one.start_offset if one.start_offset >= 0 else None, one.ranges[-1].last if one.ranges else None)
+        kind, why, is_exact = GroupEventKind.DELIVERY, one.description, one.is_whole
+        events.append(GroupEvent(kind, record, record.time, 1, partition, *offsets, why=why, is_exact=is_exact))
+    paths = tuple(segment.path for segment in state.partition.segments)
+    return replace(story, events=(*story.events, *events), paths=(*story.paths, *paths))
 
 
 def _resets(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
