@@ -51,13 +51,13 @@ class DeliveryRange(NamedTuple):
         first: the first offset.
         last: the last offset.
         state: number of their delivery state.
-        count: how often they were delivered.
+        deliveries: how often they were delivered.
     """
 
     first: int
     last: int
     state: int
-    count: int
+    deliveries: int
 
 
 class SharePartition(NamedTuple):
@@ -92,7 +92,7 @@ def _described(state: DeliveryState, ranges: list[DeliveryRange]) -> str:
     if not ranges:
         return ""
     total = sum(one.last - one.first + 1 for one in ranges)
-    most = max(one.count for one in ranges)
+    most = max(one.deliveries for one in ranges)
     spans = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in _joined(ranges)]
     more = f" and {len(spans) - LISTED} more ranges" if len(spans) > LISTED else ""
     times = "once" if most == 1 else f"up to {most} times"
@@ -101,7 +101,7 @@ def _described(state: DeliveryState, ranges: list[DeliveryRange]) -> str:
 
 def _joined(ranges: list[DeliveryRange]) -> list[DeliveryRange]:
     """Return ranges with those joined that differ in their deliveries only."""
-    return combined((one._replace(count=0) for one in ranges), ranges[0].first)
+    return combined((one._replace(deliveries=0) for one in ranges), ranges[0].first)
 
 
 def share_partitions_of(state: PartitionState, group: str) -> tuple[SharePartition, ...]:
@@ -160,10 +160,10 @@ def combined(ranges: Iterable[DeliveryRange], start: int) -> list[DeliveryRange]
     """Return ranges without overlaps, and without offsets before the start.
 
     >>> combined([DeliveryRange(0, 9, 0, 1), DeliveryRange(4, 5, 2, 1)], 3)[1]
-    DeliveryRange(first=4, last=5, state=2, count=1)
+    DeliveryRange(first=4, last=5, state=2, deliveries=1)
     """
     kept = [one._replace(first=max(one.first, start)) for one in ranges if one.last >= max(one.first, start)]
-    kept.sort(key=lambda one: (one.count, one.state))
+    kept.sort(key=lambda one: (one.deliveries, one.state))
     bounds = np.unique([[one.first, one.last + 1] for one in kept] or np.empty(0, "i8"))
     owners = np.full(len(bounds), UNSET)
     for number, one in enumerate(kept):
@@ -173,8 +173,8 @@ def combined(ranges: Iterable[DeliveryRange], start: int) -> list[DeliveryRange]
     for first, after, owner in zip(bounds.tolist(), bounds[1:].tolist(), owners.tolist(), strict=False):
         if owner == UNSET:
             continue
-        state, count = kept[owner].state, kept[owner].count
-        if merged and (merged[-1].last + 1, merged[-1].state, merged[-1].count) == (first, state, count):
+        state, count = kept[owner].state, kept[owner].deliveries
+        if merged and (merged[-1].last + 1, merged[-1].state, merged[-1].deliveries) == (first, state, count):
             merged[-1] = merged[-1]._replace(last=after - 1)
         else:
             merged.append(DeliveryRange(first, after - 1, state, count))

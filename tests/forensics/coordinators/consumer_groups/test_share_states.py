@@ -39,12 +39,12 @@ def test_each_offset_has_the_state_with_most_deliveries_and_then_the_latest(seed
     expected: dict[int, tuple[int, int]] = {}
     for one in ranges:
         for offset in range(max(one.first, start), one.last + 1):
-            expected[offset] = max(expected.get(offset, (0, 0)), (one.count, one.state))
+            expected[offset] = max(expected.get(offset, (0, 0)), (one.deliveries, one.state))
     found = combined(ranges, start)
-    assert {o: (one.count, one.state) for one in found for o in range(one.first, one.last + 1)} == expected
+    assert {o: (one.deliveries, one.state) for one in found for o in range(one.first, one.last + 1)} == expected
     assert sum(one.last - one.first + 1 for one in found) == len(expected)
     for one, following in pairwise(found):
-        assert (one.last + 1, one.state, one.count) != (following.first, following.state, following.count)
+        assert (one.last + 1, one.state, one.deliveries) != (following.first, following.state, following.deliveries)
 
 
 def _record(kind: str, start: int, *ranges: tuple[int, int, int, int], group: str = "g") -> Content:
