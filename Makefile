@@ -18,6 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
 PIP_INSTALL := $(RUN) pip install --quiet --constraint constraints.txt --editable
+# Archives get the time of the last commit, and no other, so that the same commit gives the same bytes.
+COMMIT_TIME = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 CLASSIC := $(wildcard sample_logs/classic-transaction/*/classic-0/00000000000000000000.log)
 COGGED = $(shell grep --files-with-matches --fixed-strings '[[[cog' README.md docs/*.md)
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
@@ -27,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack onefile constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -119,6 +121,10 @@ wheels: build ## build the wheels for the other platforms too, into dist/other/
 pack: build ## build what a Spark cluster needs into dist/: the package as a zip, and an environment for the workers
 	sh scripts/pack_environment.sh $(BIN)/python dist/*.whl dist/environment.tar.gz
 
+onefile: build $(VENV)/release.stamp ## pack kforensics and its dependencies into one file in dist/, for machines with Python alone, and try it
+	$(COMMIT_TIME) sh scripts/pack_onefile.sh $(BIN)/python dist/*.whl dist
+	KFORENSICS_DIST=dist $(RUN) pytest --quiet tests/test_onefile.py
+
 constraints: $(VENV)/dev.stamp ## update all pinned versions
 	$(RUN) uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header --no-annotate \
 		--no-emit-package kforensics --output-file constraints.txt pyproject.toml
@@ -136,7 +142,7 @@ $(VENV)/core.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@
 
-$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/audit.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
+$(VENV)/test.stamp $(VENV)/dev.stamp $(VENV)/audit.stamp $(VENV)/docs.stamp $(VENV)/notebook.stamp $(VENV)/release.stamp $(VENV)/spark.stamp: $(VENV)/%.stamp: $(VENV)/created.stamp pyproject.toml constraints.txt
 	$(PIP_INSTALL) '.[kernels,$*]'
 	@$(RUN) kforensics.parsers.kernels
 	@touch $@ $(VENV)/core.stamp
