@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack onefile constraints clean
+.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack onefile release constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -109,13 +109,13 @@ jupyter: $(VENV)/notebook.stamp $(VENV)/spark.stamp ## open JupyterLab on the no
 
 build: $(VENV)/dev.stamp ## build sdist and wheel, with kernels compiled for this platform, into dist/ and check their contents
 	rm -rf dist
-	PIP_CONSTRAINT=constraints.txt $(RUN) build
+	$(COMMIT_TIME) PIP_CONSTRAINT=constraints.txt $(RUN) build
 	$(BIN)/python scripts/check_dist.py
 	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files does not accept a .whl
 
 wheels: build ## build the wheels for the other platforms too, into dist/other/
 	set -e; for platform in linux-x86_64 linux-aarch64 darwin-arm64; do \
-		PIP_CONSTRAINT=constraints.txt $(RUN) build --wheel --outdir dist/other --config-setting platform=$$platform; done
+		$(COMMIT_TIME) PIP_CONSTRAINT=constraints.txt $(RUN) build --wheel --outdir dist/other --config-setting platform=$$platform; done
 	$(BIN)/python scripts/check_dist.py
 
 pack: build ## build what a Spark cluster needs into dist/: the package as a zip, and an environment for the workers
@@ -124,6 +124,10 @@ pack: build ## build what a Spark cluster needs into dist/: the package as a zip
 onefile: build $(VENV)/release.stamp ## pack kforensics and its dependencies into one file in dist/, for machines with Python alone, and try it
 	$(COMMIT_TIME) sh scripts/pack_onefile.sh $(BIN)/python dist/*.whl dist
 	KFORENSICS_DIST=dist $(RUN) pytest --quiet tests/test_onefile.py
+
+release: wheels onefile ## collect sdist, wheels, the one file, components (SBOM), notes and checksums in out/release, and check them; uploads nothing
+	$(COMMIT_TIME) sh scripts/release.sh $(BIN)/python dist out/release
+	KFORENSICS_RELEASE=out/release $(RUN) pytest --quiet tests/test_release.py
 
 constraints: $(VENV)/dev.stamp ## update all pinned versions
 	$(RUN) uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --no-header --no-annotate \

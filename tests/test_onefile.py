@@ -47,7 +47,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_host(host: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    command = [host / "python" / "bin" / "python", *map(str, arguments)]
+    command = [str(host / "python" / "bin" / "python"), *map(str, arguments)]
     return subprocess.run(
         command, env={"HOME": str(host / "home")} | variables, cwd=host, capture_output=True, check=False
     )
