@@ -18,7 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
 PIP_INSTALL := $(RUN) pip install --quiet --constraint constraints.txt --editable
-# Archives get the time of the last commit, and no other, so that the same commit gives the same bytes.
+# The one file and the list of components have the time of the last commit, so that the same commit gives the same bytes.
+# In sdist and wheels, uv_build sets the same time always.
 COMMIT_TIME = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}
 CLASSIC := $(wildcard sample_logs/classic-transaction/*/classic-0/00000000000000000000.log)
 COGGED = $(shell grep --files-with-matches --fixed-strings '[[[cog' README.md docs/*.md)

@@ -16,7 +16,7 @@ stop() {
 }
 
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
-    stop "There are changes that are not committed, and the archives have the time of the last commit; commit them and run make release again."
+    stop "There are changes that are not committed, so the release would be of no commit; commit them and run make release again."
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' kforensics/version.py)
 rm -rf "$folder"
 mkdir -p "$folder"

@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # Programs of other machines, which are not run here.
-ELSEWHERE = ("grep", "kubectl", "rsync", "ssh", "zstd")
+ELSEWHERE = ("grep", "kubectl", "rsync", "scp", "ssh", "zstd")
 # What is too large to be run for a page: other tests hold these against what they print.
 OF_MAKE = {"make demo", "make test", "make demo-spark"}
 
@@ -129,6 +129,8 @@ def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> 
         case ["docker", "run" | "compose", *rest]:
             start = rest.index("kforensics") + 1
             _parse(rest[start], rest[start + 1 :])
+        case ["make", target]:
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         case ["docker", "build", *_]:
             assert (ROOT / "Dockerfile").exists()
         case [tool, *_] if tool in ELSEWHERE:
