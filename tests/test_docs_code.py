@@ -16,6 +16,7 @@ from typer.main import get_command
 import kforensics
 from kforensics.cli import app
 from scripts import documented
+from tests.command import run
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,8 @@ CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # Programs of other machines, which are not run here.
 ELSEWHERE = ("grep", "kubectl", "rsync", "scp", "ssh", "zstd")
+# What sets up completion: tests/cli/test_completion.py does.
+COMPLETION = (["--install-completion"], [">"])
 # What is too large to be run for a page: other tests hold these against what they print.
 OF_MAKE = {"make demo", "make test", "make demo-spark"}
 
@@ -45,7 +48,17 @@ def test_code_is_in_a_language_that_a_test_runs_or_reads(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     of_spark = ("py", "text") if page.stem == "spark" else ()
     languages = {language for language, _ in FENCE.findall(CALCULATED.sub("", text))}
-    assert languages <= {"", "console", "python", "sh", "sql", "yaml", *of_spark}
+    assert languages <= {"", "console", "python", "sh", "sql", "toml", "yaml", *of_spark}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "toml")], ids=_id)
+def test_configuration_files_are_accepted(page: Path, tmp_path: Path) -> None:
+    for code in _code(page, "toml"):
+        (tmp_path / "kforensics.toml").write_text(code, "utf-8")
+        logs = ROOT / "sample_logs" / "cluster-metadata"
+        for words in (["lso", "--topic", "kept"], ["audit"], ["settings"]):
+            ended = run(*words, "--config", tmp_path / "kforensics.toml", logs)
+            assert ended.code < 2, ended.err
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "yaml")], ids=_id)
@@ -115,6 +128,8 @@ def _lines(page: Path) -> Iterator[list[str]]:
 )
 def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> None:
     match _without_settings(words):
+        case [tool, *rest] if tool in ELSEWHERE or rest[:1] in COMPLETION:
+            pass
         case ["kforensics", command, *arguments]:
             _parse(command, arguments)
         case ["spark-submit", *rest]:
@@ -133,8 +148,6 @@ def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> 
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
         case ["docker", "build", *_]:
             assert (ROOT / "Dockerfile").exists()
-        case [tool, *_] if tool in ELSEWHERE:
-            pass
         case other:
             pytest.fail(f"no test reads {other}")
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from kforensics.cli.command import (
     LOG_FORMAT,
     UNREADABLE,
     USAGE,
+    WITH_DEFAULTS,
     CommandGroup,
     discard_output,
     notify,
@@ -118,6 +119,12 @@ def _found_config() -> str | None:
     return next(filter(os.path.isfile, (CONFIG_IN_FOLDER, f"{base}/kforensics/{CONFIG_IN_FOLDER}")), None)
 
 
+def _with_defaults(ctx: typer.Context, path: str, given: set[str]) -> AbstractContextManager[None]:
+    from kforensics.cli.config_file import with_defaults  # most machines have no such file
+
+    return with_defaults(ctx, path, given)
+
+
 @app.callback()
 def _root(
     ctx: typer.Context,
@@ -127,7 +134,7 @@ def _root(
     ] = False,
 ) -> None:
     """Analyze the log directories of Apache Kafka brokers."""
-    ctx.meta[FOUND_CONFIG] = _found_config()
+    ctx.meta[FOUND_CONFIG], ctx.meta[WITH_DEFAULTS] = _found_config(), _with_defaults
 
 
 def main() -> None:

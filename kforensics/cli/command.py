@@ -174,6 +174,7 @@ MAX_DIGITS = 18
 NOT_PLAIN = object()
 # The file in the working directory; and what a context keeps: a file that is found, parameters that are given.
 CONFIG_IN_FOLDER, FOUND_CONFIG, GIVEN_PARAMETERS = "kforensics.toml", "kforensics.config", "kforensics.given"
+WITH_DEFAULTS = "kforensics.with_defaults"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,9 +308,7 @@ class Command(_PrintedHelp, TyperCommand):
         path = None if params.get("no_config") else params.get("config") or ctx.meta.get(FOUND_CONFIG)
         if path is None:
             return super().invoke(ctx)
-        from kforensics.cli.config_file import with_defaults  # most machines have no such file
-
-        with with_defaults(ctx, path, ctx.meta[GIVEN_PARAMETERS]):
+        with ctx.meta[WITH_DEFAULTS](ctx, path, ctx.meta[GIVEN_PARAMETERS]):
             return super().invoke(ctx)
 
 
