@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.forensics.partition.log_places import LogPlace, moved_away
-from kforensics.forensics.partition.superseded_segments import without_superseded
+from kforensics.forensics.partition.superseded_segments import without_deleted, without_superseded
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_file_name, parse_folder_name
@@ -100,7 +100,7 @@ class Partition:
         others: files in another state (``deleted``, ``cleaned``, ``swap``, …) or of another kind.
         topic_id: from ``partition.metadata``.
         nested: names of the folders in its folder.
-        superseded: files of segments whose records are also in the cleaned segment before them; they are not read.
+        superseded: files of segments that are in the copy, but were no longer in the log; they are not read.
     """
 
     place: Place
@@ -201,8 +201,7 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
     by_log_dir |= {path: list(_root_files(path)) for path in unlisted if path is not None}
     log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
-    listed = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
-    partitions = [without_superseded(partition) if _may_overlap(partition) else partition for partition in listed]
+    partitions = [_as_read(_partition(folder, members, log_dirs)) for folder, members in by_folder.items()]
     with_log = [partition for partition in partitions if partition.has_log]
     found = [*with_log, *_without_log(partition for partition in partitions if not partition.has_log)]
     moved = moved_away([partition.log_place for partition in found])
@@ -327,10 +326,11 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
     )
 
 
-def _may_overlap(partition: Partition) -> bool:
-    """Return whether its folder may be a copy from the middle of a cleaning."""
+def _as_read(partition: Partition) -> Partition:
+    """Return a partition without segments that only the copy of a running broker has."""
     is_cleaned = partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED
-    return is_cleaned and not partition.log_dir.clean_shutdown
+    without = without_superseded if is_cleaned else without_deleted
+    return partition if partition.log_dir.clean_shutdown else without(partition)
 
 
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:

@@ -1,8 +1,11 @@
-"""Finds segments whose records are also in the cleaned segment before them.
+"""Finds segments that a copy of a running broker has although they were no longer in the log.
 
 A cleaner merges segments into one with the name of the first, and the broker deletes the others at once. But a copy of
 a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
 be replayed twice. Rule: ``UnifiedLog.replaceSegments``.
+
+Retention deletes the oldest segments, each with its indexes. A copy may have the log of the first one and nothing else
+of it, nor the segments after it, which were deleted before it came to them. Rule: ``LocalLog.deleteSegmentFiles``.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from kforensics.parsers.files.discover import FoundFile
     from kforensics.parsers.files.source import Source
 
-__all__ = ["without_superseded"]
+__all__ = ["without_deleted", "without_superseded"]
 
 # What a cleaner never changes in a batch that it keeps, even as an empty one.
 KEPT = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
@@ -43,7 +46,30 @@ def without_superseded(partition: Partition) -> Partition:
     Args:
         partition: its files.
     """
-    superseded = _superseded_segments(partition.segments, partition.indexes)
+    return _without(partition, _superseded_segments(partition.segments, partition.indexes))
+
+
+def without_deleted(partition: Partition) -> Partition:
+    """Return a partition without the first segments if they were being deleted while the files were copied.
+
+    They have neither index, the next segment has both, and offsets are missing in between. Only a log directory with
+    checkpoints is that of a broker; of another folder, the indexes may not have been copied.
+
+    Args:
+        partition: its files.
+    """
+    segments, indexes = partition.segments, (partition.indexes, partition.time_indexes)
+    count = next(
+        (number for number, each in enumerate(segments) if any(each.base_offset in files for files in indexes)), 0
+    )
+    if not count or not partition.log_dir.checkpoints or any(segments[count].base_offset not in f for f in indexes):
+        return partition
+    end = _last_offset(segments[count - 1], None)
+    is_followed = end is None or end + 1 >= (segments[count].base_offset or 0)
+    return partition if is_followed else _without(partition, segments[:count])
+
+
+def _without(partition: Partition, superseded: Sequence[FoundFile]) -> Partition:
     if not superseded:
         return partition
     bases = {segment.base_offset for segment in superseded}

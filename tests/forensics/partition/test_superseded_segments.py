@@ -169,3 +169,36 @@ def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: 
     partition = forge(tmp_path / "copy", log, first_dirty=10, clean_shutdown=clean_shutdown)
     shutil.copy2(file_of(before, 0, "index"), partition)
     assert severities(partition)["index-mismatch"] == severity
+
+
+@pytest.mark.parametrize(
+    ("left", "clean_shutdown", "severity"),
+    [
+        ((), False, "warning"),
+        ((), True, "critical"),
+        (("index",), False, "critical"),
+        (("timeindex",), False, "critical"),
+        (("index", "timeindex"), False, "critical"),
+    ],
+)
+def test_a_segment_whose_indexes_and_followers_were_deleted_during_the_copy_is_not_read(
+    tmp_path: Path, left: tuple[str, ...], clean_shutdown: bool, severity: str
+) -> None:
+    """Retention renames the log of a segment before its indexes, and the segments after it later."""
+    folder = forge(
+        tmp_path, {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}, clean_shutdown=clean_shutdown, snapshots={}
+    )
+    for kind in {"index", "timeindex"} - set(left):
+        file_of(folder, 0, kind).unlink()
+    for kind in ("log", "index", "timeindex"):
+        file_of(folder, 5, kind).unlink()
+    assert severities(folder)["segment-missing"] == severity
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == (10 if severity == "warning" else 0)
+
+
+def test_a_copy_of_logs_without_indexes_is_read_as_a_whole(tmp_path: Path) -> None:
+    folder = forge(tmp_path, {0: "plain @0-4", 5: "plain @5-9"}, clean_shutdown=False, snapshots={})
+    for kind in ("index", "timeindex"):
+        file_of(folder, 0, kind).unlink()
+    assert superseded_in(folder) == []

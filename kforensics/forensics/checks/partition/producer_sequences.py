@@ -133,7 +133,7 @@ def _gaps(state: PartitionState) -> Iterator[Finding]:
     gaps = _uncompacted(state, Anomaly.SEQ_GAP)
     # If offsets are missing too, so are the batches with these sequences.
     gaps = gaps.compress(gaps["offset_gap"] == 0)
-    gaps = gaps.compress(~_follow_compacted_marker(state, gaps))
+    gaps = gaps.compress(~_follow_compacted_marker(state, gaps) & ~_follow_deleted_batches(state, gaps))
     yield from first_n(gaps, partial(_gap, state), **_circumstances(state, gaps), cause=_cause(state, gaps))
 
 
@@ -146,6 +146,17 @@ def _follow_compacted_marker(state: PartitionState, gaps: AnomalyArray) -> BoolA
     offsets, uncompacted = markers["marker_offset"], state.first_uncompacted_offset
     has_no_data = (markers["data_epoch"] == NOTHING) & (state.partition.first_offset < uncompacted)
     follows: BoolArray = (offsets == gaps["previous_offset"]) & ((offsets < uncompacted) | has_no_data)
+    return follows
+
+
+def _follow_deleted_batches(state: PartitionState, gaps: AnomalyArray) -> BoolArray:
+    """Return which gaps may be batches that are deleted by now.
+
+    Of batches before the first segment a snapshot knows the last one, unless a cleaner had removed it, from this log or
+    from that of the leader it was fetched from. If only the marker of a transaction is left, nothing is known of them.
+    """
+    first, previous = state.partition.first_offset, gaps["previous_offset"]
+    follows: BoolArray = (first > 0) & (previous < first) & (previous < state.first_uncompacted_offset)
     return follows
 
 

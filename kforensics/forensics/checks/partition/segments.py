@@ -7,7 +7,7 @@ deleted, or on remote storage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,7 @@ CODES = by_name(
     ),
 )
 
+COPY_AGAIN = f"Copy the files again. If the segments are missing then, too: {REBUILD}"
 # States of files left by an interrupted cleaning or split; the broker completes or reverts it at the next startup.
 UNFINISHED = ("cleaned", "swap")
 
@@ -108,7 +109,11 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_base_mismatch(state, bounds, segment) for segment in renamed), len(renamed))
     overlapping = np.flatnonzero(bounds.highest[:-1] >= bounds.base[1:]).tolist()
     yield from first_findings((_overlap(state, bounds, segment) for segment in overlapping), len(overlapping))
+    start = int(bounds.base[0])
     superseded = [file for file in state.partition.superseded if file.kind == "log"]
+    deleted = [file for file in superseded if (file.base_offset or 0) < start]
+    yield from first_findings((_deleted(state, file, start) for file in deleted), len(deleted))
+    superseded = superseded[len(deleted) :]
     yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
     incomplete = _before_gaps(state, bounds).tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
@@ -180,6 +185,23 @@ def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Find
         evidence={"next_base_offset": base, "unfinished": [], "superseded": file.path},
         benign=("copied while the cleaner of the running broker replaced segments: likely, all batches are equal",),
     )
+
+
+def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
+    """Return the finding about a segment from before the log start, which is not read."""
+    base = file.base_offset or 0
+    finding = state.finding(
+        CODES["segment-missing"],
+        f"{file_name(file.path)} has no indexes, and offsets are missing between it and offset {start}, where the next "
+        "segment starts: the broker was probably deleting old segments when the files were copied. The file is not "
+        "analyzed.",
+        severity=Severity.WARNING,
+        offsets=(base, start - 1),
+        evidence={"superseded": file.path},
+        exactness=Exactness.APPROXIMATE,
+        benign=("deleted by retention or DeleteRecords during the copy: likely, all first segments lack both indexes",),
+    )
+    return replace(finding, path=file.path, remedy=COPY_AGAIN)
 
 
 def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:

@@ -23,6 +23,7 @@ from tests.forensics.checks.partition.producer_states import (
     sample_state,
 )
 from tests.forensics.forge import drop, file_of, forge, patch
+from tests.forensics.forged_state import SnapshotEntry
 from tests.forensics.partition_states import each_sample, state_under
 
 FIRES = {
@@ -264,3 +265,35 @@ def test_sequences_of_an_epoch_may_have_been_cleaned_before_its_marker(
     forge(tmp_path, log, first_dirty=first_dirty)
     found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
     assert [finding.code.name for finding in found_here] == expected
+
+
+@pytest.mark.parametrize(("first_dirty", "expected"), [(None, ["seq-gap"]), (3, [])])
+def test_batches_before_the_first_segment_may_have_been_cleaned(
+    tmp_path: Path, first_dirty: int | None, expected: list[str]
+) -> None:
+    """A broker of 4.2.1 had fetched the log from a leader that had cleaned the newest batch of the producer."""
+    folder = forge(tmp_path, {0: "D 1 0 0-2 @0-2 N", 3: "D 1 0 5-9 @3-7 N"}, first_dirty=first_dirty)
+    _delete_first_segment(folder)
+    found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
+    assert [finding.code.name for finding in found_here] == expected
+
+
+@pytest.mark.parametrize(("start", "expected"), [(3, []), (0, ["seq-gap"])])
+def test_of_a_producer_whose_marker_alone_is_left_no_sequence_is_known(
+    tmp_path: Path, start: int, expected: list[str]
+) -> None:
+    """A broker of 3.9.1 had fetched the log of a leader that had deleted the data of the transaction."""
+    log = {0: "D 1 0 0-2 @0-2 T", 3: "M 1 0 C 3 @3; plain @4", 5: "D 1 0 5-9 @5-9 T; M 1 0 C 3 @10"}
+    forgotten = SnapshotEntry(1, coordinator_epoch=3)
+    folder = forge(tmp_path, log, snapshots={3: None, 5: [forgotten]})
+    if start:
+        _delete_first_segment(folder)
+    else:
+        forge(tmp_path, {0: "plain @0-2", **{base: log[base] for base in (3, 5)}}, snapshots={3: None, 5: [forgotten]})
+    found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
+    assert [finding.code.name for finding in found_here] == expected
+
+
+def _delete_first_segment(folder: Path) -> None:
+    for kind in ("log", "index", "timeindex"):
+        file_of(folder, 0, kind).unlink()
