@@ -176,6 +176,8 @@ def absorbing(cluster: Cluster, certain: IntArray) -> IntArray:
         is_broken[partition] = partition_markers.is_broken  # it may have lost the marker between the two
     is_lower = (decided["data_epoch"] != NONE) & (markers["lowest_epoch"] < decided["data_epoch"])
     has_times = (markers["first_timestamp"] != NO_TIME) & (decided["start"] != NO_TIME)
+    # A marker from before the decision may be that of the transaction before, whose own one the copy has no more.
+    has_times &= markers["marker_timestamp"] >= decided["decided"]
     is_timed = has_append_times[markers["partition"]] & has_times
     is_earlier = is_timed & (markers["first_timestamp"] < decided["start"] - cluster.rules.clock_skew_ms)
     is_committed = (markers["first_offset"] != NONE) & (markers["outcome"] == TransactionOutcome.COMMITTED)

@@ -112,6 +112,16 @@ def test_data_from_before_its_transaction(append_times: bool, codes: set[str], t
     assert codes_in(cluster_under(tmp_path)).keys() == codes
 
 
+@pytest.mark.parametrize(("marker_ms", "codes"), [(10_015, {"txn-foreign-data-absorbed"}), (9_990, set())])
+def test_a_marker_from_before_the_decision_may_be_another_one(tmp_path: Path, marker_ms: int, codes: set[str]) -> None:
+    """A hot copy of brokers of 3.9.1 had the newest transaction in the coordinator's log, but not yet its marker."""
+    log = "a Ongoing 7 0 {t-0} t 10000; a PrepareCommit 7 0 {t-0} t 10010; a CompleteCommit 7 0 t 10020"
+    forge_coordinator(tmp_path, f"a Empty 7 0 t 1; {log}")
+    data = f"D 7 0 0-0 @0-0 T {at(4_999)}; M 7 0 C 0 @1 {at(marker_ms)}"
+    forge(tmp_path, data, log_append_time=True)
+    assert codes_in(cluster_under(tmp_path)).keys() == codes
+
+
 # A transaction of an id, its marker, and data that came after it.
 ENDED = "a Empty 7 0 t 0; a Ongoing 7 0 {t-0} t 1; a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 5"
 LATE = f"D 7 0 0-0 @0-0 T {at(2)}; M 7 0 C 0 @1 {at(4)}; D 7 0 1-1 @2-2 T {at(20_000)}"
