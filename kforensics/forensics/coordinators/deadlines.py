@@ -75,16 +75,24 @@ def seen_until(cluster: Cluster) -> IntArray:
     """Return until when the files show what each coordinator did, by the number of its log.
 
     That is the newest time in its log directory, or that of its files if their copy has kept it. What was open then may
-    have ended since. A broker that was stopped, and copied at the time of evaluation, has done nothing since.
+    have ended since. A broker that was stopped, and copied at the time of evaluation, has done nothing since. While one
+    was running, other logs may have been copied much later, so they show nothing if the files have their times.
     """
     seen: dict[str | None, int] = {}
+    running: set[str | None] = set()
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
+        if markers.copied_at != NEVER:
+            running.add(log_dir)
         is_stopped = markers.copied_at == NEVER and _is_evaluated_at_its_copy(cluster, markers)
         until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     histories = cluster.coordinators.histories
-    times = [max(one.last_record_time, one.kept_until, seen.get(one.place.log_dir, NO_TIME)) for one in histories]
+    times = []
+    for one in histories:
+        is_alone = one.place.log_dir in running and one.kept_until != NO_TIME
+        others = NO_TIME if is_alone else seen.get(one.place.log_dir, NO_TIME)
+        times.append(max(one.last_record_time, one.kept_until, others))
     return np.array(times, "i8")
 
 

@@ -161,6 +161,30 @@ def test_a_copy_may_lack_the_marker_of_an_entry_that_its_transaction_index_has(
     assert severities(partition)["visibility-mismatch"] == severity
 
 
+@pytest.mark.parametrize(("clean_shutdown", "severities_then"), [(False, ["info"] * 2), (True, ["error", "warning"])])
+def test_epochs_are_mixed_where_a_copy_lacks_the_marker_between_them(
+    tmp_path: Path, clean_shutdown: bool, severities_then: list[str]
+) -> None:
+    log = {0: "D 1 0 0-4 @0-4 T", 5: "M 1 0 C 3 @5; plain @6-7", 8: "D 1 7 0-0 @8 T; M 1 7 C 3 @9", 10: "plain @10"}
+    partition = forge(tmp_path, log, first_dirty=10, clean_shutdown=clean_shutdown)
+    file_of(partition, 5).unlink()
+    found_here = severities(partition)
+    assert [found_here[code] for code in ("txn-epoch-mixed", "epoch-bump-without-marker")] == severities_then
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "clean_shutdown", "severity"), [(10, False, "info"), (10, True, "error"), (None, False, "error")]
+)
+def test_an_entry_may_end_in_a_segment_that_was_merged_meanwhile(
+    tmp_path: Path, first_dirty: int | None, clean_shutdown: bool, severity: str
+) -> None:
+    """Of a broker of 4.4.0: the transaction index of the merged segment, and its log from before that."""
+    log = {0: "plain @0-4", 5: "D 1 0 0-1 @5-6 T; M 1 0 A 3 @7; gone plain @8-9", 10: "plain @10"}
+    index = {0: [(1, 5, 7, 5)]}
+    partition = forge(tmp_path, log, first_dirty=first_dirty, clean_shutdown=clean_shutdown, txnindex=index)
+    assert severities(partition)["txnindex-corrupt"] == severity
+
+
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "error")])
 def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: bool, severity: str) -> None:
     """Even that of a segment that had been flushed, so that the broker will not rebuild it."""

@@ -117,11 +117,17 @@ def _damaged(state: PartitionState, segment: int, damage: list[Damage]) -> Findi
 
 def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
     is_ahead = row["outside"] and row["last_offset"] >= state.log_end_offset and may_be_live(state, row["segment"])
+    # The index may be that of the cleaned segment, and the log still the one from before the cleaner merged others in.
+    is_merged = row["outside"] and state.may_be_cleaned_in_copy and row["last_offset"] < state.first_uncompacted_offset
     finding = state.finding(
         CODES["txnindex-corrupt"],
         f"{_entry(row)} {phrase}.",
-        severity=Severity.INFO if is_ahead else None,
-        benign=(f"log copied before its index while the broker was running: {'possible' if is_ahead else 'no'}",),
+        severity=Severity.INFO if is_ahead or is_merged else None,
+        exactness=Exactness.APPROXIMATE if is_merged else Exactness.EXACT,
+        benign=(
+            f"log copied before its index while the broker was running: {'possible' if is_ahead else 'no'}",
+            f"log copied before the cleaner merged segments, and its index after: {'possible' if is_merged else 'no'}",
+        ),
     )
     return with_entry(state, row, finding)
 

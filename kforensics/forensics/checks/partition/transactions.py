@@ -19,7 +19,7 @@ from kforensics.forensics.core.record_types import Anomaly, TransactionArray, Tr
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts, place
 from kforensics.forensics.partition.damaged_markers import is_damaged, spans_damage
 from kforensics.forensics.partition.marker_times import with_marker_times
-from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, with_markers_before
 from kforensics.parsers.format.array_types import BoolArray
 
@@ -226,10 +226,13 @@ def _absorbed(state: PartitionState, row: Row) -> Finding:
 def _certainty(state: PartitionState, row: Row) -> dict[str, Any]:
     """Return how certain it is that a marker missing in the log was never there, as arguments of a finding."""
     is_cleaned: bool = row["first_offset"] < state.first_uncompacted_offset
+    merged = state.may_lack_merged_segment(row["first_offset"], row["last_offset"])
     return {
+        "severity": Severity.INFO if merged else None,
         "exactness": Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
         "benign": (
             f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
+            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
         ),
     }
 

@@ -12,6 +12,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
@@ -75,11 +76,13 @@ def _finding(comparison: Comparison, difference: TransactionDifference) -> Findi
     marker = int(row["marker_offset"])
     first = int(row["first_offset"])
     location = row if counterpart is None else counterpart
+    merged = difference.lacking.state.may_lack_merged_segment(first, _end_where_lacking(difference))
     replica = difference.having if counterpart is None else difference.lacking
     return comparison.finding(
         replica,
         STATE,
         _message(difference),
+        severity=Severity.INFO if merged else None,
         at=(int(location["segment"]), int(location["position"])),
         offsets=(first, max(marker, int(row["last_offset"]))),
         producer=(int(row["producer_id"]), int(row["producer_epoch"])),
@@ -92,9 +95,19 @@ def _finding(comparison: Comparison, difference: TransactionDifference) -> Findi
             "instead": None if counterpart is None else _outcome(counterpart),
         },
         exactness=Exactness.APPROXIMATE if difference.mismatch is TransactionMismatch.ABSENT else Exactness.EXACT,
-        benign=("different log starts: no, it started after both", NOT_COMPACTED),
+        benign=(
+            "different log starts: no, it started after both",
+            NOT_COMPACTED,
+            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+        ),
         cause="replica-divergence" if _is_lost(comparison, difference) else None,
     )
+
+
+def _end_where_lacking(difference: TransactionDifference) -> int:
+    """Return the offset of the marker that ended the transaction where one is missing, the log end if none did."""
+    end = -1 if difference.counterpart is None else int(difference.counterpart["marker_offset"])
+    return difference.lacking.state.log_end_offset if end < 0 else end
 
 
 def _outcome(row: object) -> str:

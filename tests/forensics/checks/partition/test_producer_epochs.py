@@ -9,6 +9,7 @@ import pytest
 from kforensics.forensics.checks.partition import producer_epochs
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
     DAY,
@@ -131,14 +132,14 @@ def test_example_11_the_epoch_rises_inside_a_transaction(tmp_path: Path) -> None
     assert bump.exactness is Exactness.EXACT
     cleaned = forged_findings(producer_epochs, tmp_path / "cleaned", {0: text, 7: "plain @7"}, compacted=True)
     assert only(cleaned, "epoch-bump-without-marker").exactness is Exactness.APPROXIMATE
-    assert cleaned[0].benign == ("marker removed by a cleaner before 3.3: possible",)
+    assert cleaned[0].benign == ("marker removed by a cleaner before 3.3: possible", f"{MERGED_IN_COPY}: no")
 
 
 def test_a_transaction_of_two_epochs_may_begin_the_log(tmp_path: Path) -> None:
     (bump,) = forged_findings(producer_epochs, tmp_path, "D 1 0 0-0 @0-0 T; D 1 1 0-0 @1-1 T")
     assert (bump.exactness, bump.benign) == (
         Exactness.EXACT,
-        ("marker removed by a cleaner before 3.3: no, never compacted here",),
+        ("marker removed by a cleaner before 3.3: no, never compacted here", f"{MERGED_IN_COPY}: no"),
     )
 
 

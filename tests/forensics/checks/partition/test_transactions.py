@@ -9,6 +9,7 @@ import pytest
 from kforensics.forensics.checks.partition import transactions
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
     DAY,
@@ -90,7 +91,9 @@ def test_where_the_cleaner_was_a_marker_may_be_gone(tmp_path: Path) -> None:
     findings = forged_findings(transactions, tmp_path, segments, compacted=True)
     assert codes_of(findings) == ["txn-epoch-mixed", "txn-foreign-data-absorbed"]
     assert {finding.exactness for finding in findings} == {Exactness.APPROXIMATE}
-    assert {finding.benign for finding in findings} == {("marker removed by a cleaner before 3.3: possible",)}
+    assert {finding.benign for finding in findings} == {
+        ("marker removed by a cleaner before 3.3: possible", f"{MERGED_IN_COPY}: no")
+    }
 
 
 def test_example_16_a_batch_without_transaction_inside_one(tmp_path: Path) -> None:
