@@ -46,6 +46,7 @@ PRODUCER_PAIR = np.dtype(
         ("is_stored", "?"),
         ("is_expected", "?"),
         *((f"{side}_{name}", PRODUCER[name]) for side in ("stored", "expected") for name in PRODUCER_FIELDS),
+        ("idle_before_marker", "i8"),  # ms before the last marker, if a snapshot knows only that; else NOTHING
     ]
 )
 ProducerPairArray: TypeAlias = StructArray
@@ -62,7 +63,7 @@ def paired_producers(stored: StructArray, expected: StructArray) -> ProducerPair
     ids = np.sort(np.concatenate([stored["producer_id"], expected["producer_id"]]), kind="stable")
     ids = ids[np.append(True, ids[1:] != ids[:-1])[: len(ids)]]
     pairs = np.zeros(len(ids), PRODUCER_PAIR)
-    pairs["producer_id"] = ids
+    pairs["producer_id"], pairs["idle_before_marker"] = ids, NOTHING
     for side, producers in (("stored", stored), ("expected", expected)):
         rows = ids.searchsorted(producers["producer_id"])
         pairs[f"is_{side}"][rows] = True
@@ -220,7 +221,7 @@ class _BenignCauses:
             return SnapshotDifferences(pairs[opens & ~self._transaction_explained()], none, none, none, none)
         return SnapshotDifferences(
             pairs[opens & ~self._transaction_explained()],
-            pairs[state & ~self._state_explained()],
+            self._unexplained_states(state),
             pairs[minor & ~(self._timestamp_explained() & self._coordinator_explained())],
             pairs[missing & ~self._missing_explained(now_ms)],
             pairs[extra & ~self._extra_explained()],
@@ -259,6 +260,15 @@ class _BenignCauses:
         """Return the producers that have a marker after the snapshot."""
         return have_marker_since(self.state, self.pairs["producer_id"], self.offset)
 
+    def _unexplained_states(self, differs: Any) -> ProducerPairArray:
+        """Return the pairs with another state that nothing explains, and how long each was idle before its marker."""
+        idle = self._idle_before_marker()
+        expired = idle >= self.state.rules.possible_pid_expiry_ms
+        is_unexplained = differs & ~self._state_explained() & ~expired
+        pairs: ProducerPairArray = self.pairs[is_unexplained]
+        pairs["idle_before_marker"] = idle[is_unexplained]
+        return pairs
+
     def _state_explained(self) -> Any:
         pairs = self.pairs
         epoch, known_epoch = pairs["stored_producer_epoch"], pairs["expected_producer_epoch"]
@@ -269,12 +279,13 @@ class _BenignCauses:
         forgotten = (
             (epoch == known_epoch) & (last < 0) & (known_last >= 0) & (known_last < self.state.local_log_start_offset)
         )
-        return cleaned | forgotten | self._counts_marker() | self._expired_before_marker()
+        return cleaned | forgotten | self._counts_marker()
 
-    def _expired_before_marker(self) -> Any:
-        """Return the producers that may have expired before their last marker: the broker then only knows that.
+    def _idle_before_marker(self) -> IntArray:
+        """Return how long each producer was idle before its last marker if the snapshot knows only that, else NOTHING.
 
-        A coordinator sends a marker again if it was stopped before all brokers had confirmed it.
+        The broker had forgotten the producer by then. A coordinator sends a marker again if it was stopped before all
+        brokers had confirmed it.
         """
         pairs, marker = self.pairs, self._last_markers()
         offsets, last = marker["marker_offset"], pairs["stored_last_offset"]
@@ -284,7 +295,8 @@ class _BenignCauses:
         earlier = markers_before(self.state, pairs["producer_id"], offsets)["marker_timestamp"]
         idle = marker["marker_timestamp"] - np.maximum(earlier, self._data_timestamps())
         is_last = pairs["expected_last_offset"] < offsets
-        return only_marker & is_last & (idle >= self.state.rules.possible_pid_expiry_ms)
+        known: IntArray = np.where(only_marker & is_last, idle, NOTHING)
+        return known
 
     def _counts_marker(self) -> Any:
         """Return the producers that differ only because 0.11 treated a marker as a batch of one record.

@@ -75,7 +75,10 @@ CODES = by_name(
             "Asked for the end of this epoch, the leader answers for an older one, so a follower may truncate "
             "more than necessary."
         ),
-        benign="The cluster once returned to an older inter-broker protocol.",
+        benign=(
+            "The cluster once returned to an older inter-broker protocol. The log of a follower began again after the "
+            "checkpoint had been copied; the severity is info then."
+        ),
     ),
 )
 
@@ -215,7 +218,7 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
 
     def finding(run: Row) -> Finding:
         if run["start"] == NO_ENTRY:
-            return _missing(state, run)
+            return _missing(state, checkpoint, run)
         batches = f"the batch at offset {run['first_offset']} already has it"
         if not run["late"]:
             batches = f"the batches up to offset {run['before']} have an older one"
@@ -283,14 +286,30 @@ def _moved(state: PartitionState, checkpoint: _Checkpoint, first_offset: int) ->
     return replace(finding, path=checkpoint.path, first_offset=first_offset, last_offset=start - 1)
 
 
-def _missing(state: PartitionState, run: Row) -> Finding:
+def _missing(state: PartitionState, checkpoint: _Checkpoint, run: Row) -> Finding:
+    may_be_younger = _may_be_younger(state, checkpoint)
     return state.finding(
         CODES["leader-epoch-missing"],
         f"{FILE} has no entry for leader epoch {run['leader_epoch']}, which starts at offset {run['first_offset']}.",
+        severity=Severity.INFO if may_be_younger else None,
         evidence={"leader_epoch": run["leader_epoch"]},
-        benign=("epoch entirely below the log start: no", OLD_FORMAT),
+        benign=(
+            "epoch entirely below the log start: no",
+            OLD_FORMAT,
+            f"log begun again while the files were copied: {'possible' if may_be_younger else 'no'}",
+        ),
         **_location(run),
     )
+
+
+def _may_be_younger(state: PartitionState, checkpoint: _Checkpoint) -> bool:
+    """Return whether the log of a running broker may have begun again after its file without an entry was copied.
+
+    A follower truncates its log fully to begin again where the leader's log begins. It has one segment then, and no
+    entry until the first batch is appended. Rule: ``UnifiedLog.truncateFullyAndStartAt``.
+    """
+    is_restarted = len(state.partition.segments) == 1 and state.partition.first_offset > 0 and not checkpoint.entries
+    return is_restarted and not state.partition.log_dir.clean_shutdown
 
 
 def _mismatch(state: PartitionState, checkpoint: _Checkpoint, message: str, run: Row | None = None) -> Finding:

@@ -73,7 +73,8 @@ CODES = by_name(
         ),
         benign=(
             "With transaction version 2 each transaction ends with sequence -1, which does not count as a "
-            "difference. The newest batch of the producer was cleaned."
+            "difference. The newest batch of the producer was cleaned. The producer had expired before its last "
+            "marker, because producer.id.expiration.ms is shorter than known."
         ),
     ),
     Code(
@@ -115,6 +116,8 @@ CODES = by_name(
 NOTHING = -1
 # Shorter times are no sign of an expiry: a broker may have lost the state that it had before it restarted.
 LEAST_IDLE_MS = 5_000
+# A broker looks for expired producers every ten minutes (producer.id.expiration.check.interval.ms).
+EXPIRY_CHECK_MS = 600_000
 MINOR = ("last_timestamp", "coordinator_epoch")
 FIELD_NAMES = {
     "producer_epoch": "epoch",
@@ -127,6 +130,7 @@ FIELD_NAMES = {
 CLEANED = "cleaned since: no"
 LOADED = "log loaded from a later offset: no"
 EXPIRED = "expired: no"
+SHORTER_EXPIRY = f"expired: likely, {PRODUCER_EXPIRY} is unknown"
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
@@ -266,7 +270,20 @@ class _ComparedSnapshot:
             ", ".join(_field(name, row[f"{side}_{name}"]) for name in differing) for side in ("stored", "expected")
         )
         message = f"has {stored} of producer {row['producer_id']}, but the log has {expected}"
-        return self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
+        if not self._may_have_expired(row["idle_before_marker"]):
+            return self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
+        idle = format_duration(row["idle_before_marker"])
+        message += f": it only knows its last marker, before which the producer was idle for {idle}"
+        finding = self._finding(code, message, row, (CLEANED, LOADED, SHORTER_EXPIRY), Severity.INFO)
+        return replace(finding, exactness=Exactness.UNVERIFIABLE)
+
+    def _may_have_expired(self, idle_time: int) -> bool:
+        """Return whether an expiry shorter than the default explains that only the marker after an idle time is known.
+
+        Idle producers that the snapshot still has show that the expiry is not that short.
+        """
+        longest = self.now_ms - self._oldest_kept if self._oldest_kept != NOTHING else 0
+        return idle_time >= max(LEAST_IDLE_MS, longest - EXPIRY_CHECK_MS) and not self._is_expiry_known
 
     def _missing(self, row: Row) -> Finding:
         idle_time = self.now_ms - row["expected_last_timestamp"]
@@ -277,7 +294,7 @@ class _ComparedSnapshot:
         younger = "taken by a replica that started later: possible, no other replica was compared"
         if not self._may_be_shorter(row, idle_time):
             return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))
-        shorter = f"expired: likely, {PRODUCER_EXPIRY} is unknown, and the snapshot only has younger ones"
+        shorter = f"{SHORTER_EXPIRY}, and the snapshot only has younger ones"
         finding = self._finding("snapshot-missing-producer", message, row, (shorter, LOADED, younger), Severity.INFO)
         return replace(finding, exactness=Exactness.UNVERIFIABLE)
 
@@ -286,10 +303,13 @@ class _ComparedSnapshot:
 
         It may still be shorter than what other snapshots prove.
         """
-        rules = self._state.rules
-        is_known = not rules.is_default(PRODUCER_EXPIRY) and rules.least_pid_expiry_ms is None
         is_older = row["expected_last_timestamp"] < self._oldest_kept
-        return is_older and idle_time >= LEAST_IDLE_MS and not is_known
+        return is_older and idle_time >= LEAST_IDLE_MS and not self._is_expiry_known
+
+    @property
+    def _is_expiry_known(self) -> bool:
+        rules = self._state.rules
+        return not rules.is_default(PRODUCER_EXPIRY) and rules.least_pid_expiry_ms is None
 
     def _extra(self, row: Row) -> Finding:
         is_whole = self._state.is_complete and not cleaned_below(self._state)
@@ -319,7 +339,10 @@ def _epoch(row: Row) -> int:
 
 
 def _evidence(row: Row) -> dict[str, object]:
-    shown = {name: value for name, value in row.items() if name not in {"producer_id", "recent", "recent_count"}}
+    hidden = {"producer_id", "recent", "recent_count"}
+    if row.get("idle_before_marker") == NOTHING:
+        hidden.add("idle_before_marker")
+    shown = {name: value for name, value in row.items() if name not in hidden}
     return {name: None if _is_absent_time(name, value) else value for name, value in shown.items()}
 
 

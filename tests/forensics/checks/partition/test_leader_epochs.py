@@ -193,6 +193,25 @@ def test_an_epoch_that_the_file_does_not_know_is_found(tmp_path: Path, entries: 
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, offset) for offset in offsets]
 
 
+@pytest.mark.parametrize(
+    ("log", "clean_shutdown", "severity"),
+    [
+        ({58: "plain @58-59"}, False, Severity.INFO),
+        ({58: "plain @58-59"}, True, Severity.WARNING),
+        ({58: "plain @58-59", 60: "plain @60"}, False, Severity.WARNING),
+        ({0: "plain @0-1"}, False, Severity.WARNING),
+    ],
+    ids=["copied", "stopped", "rolled", "new"],
+)
+def test_a_log_may_have_begun_again_while_it_was_copied(
+    tmp_path: Path, log: dict[int, str], clean_shutdown: bool, severity: Severity
+) -> None:
+    """As that of a follower which truncated it fully. The log of a stopped broker, or one of two segments, has not."""
+    first = min(log)
+    forge(tmp_path, log, leader_epochs={first: 3}, clean_shutdown=clean_shutdown, replaced=checkpoint([]))
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity, first)]
+
+
 def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced={f"t-0/{NAME}": None})
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]

@@ -12,6 +12,7 @@ import pytest
 
 from kforensics.analyses.settings import rules_for
 from kforensics.forensics.checks.partition.snapshots import findings
+from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY, Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.rules import DAY_MS, Rules
@@ -203,7 +204,8 @@ def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> N
     [
         (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), DAY_MS, []),  # 0.11
         (SnapshotEntry(1, 0, -1, -1, 0, NOW, 1), DAY_MS, []),
-        (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), DAY_MS - 2, [(STATE, Severity.ERROR)]),
+        (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), DAY_MS - 2, [(STATE, Severity.INFO)]),
+        (SnapshotEntry(1, 0, -1, 4, 0, NOW, 1), 4_999, [(STATE, Severity.ERROR)]),
         (SnapshotEntry(1, 0, 0, 4, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
         (SnapshotEntry(1, 0, -1, 3, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
         (SnapshotEntry(1, 1, -1, 4, 0, NOW, 1), DAY_MS, [(STATE, Severity.ERROR)]),
@@ -212,10 +214,37 @@ def test_up_to_2_3_a_producer_goes_with_the_head_of_the_log(tmp_path: Path) -> N
 def test_a_broker_that_had_forgotten_a_producer_knows_its_next_marker_only(
     tmp_path: Path, entry: SnapshotEntry, idle_ms: int, expected: KeyFacts
 ) -> None:
-    """Other values are not those of a marker, or the producer cannot have expired before it."""
+    """Other values are not those of a marker, or the producer cannot have expired before it.
+
+    Where the expiry is unknown it may be shorter than by default, but hardly than five seconds.
+    """
     log = {0: f"D 1 0 0-2 @0-2 T; M 1 0 C 1 @3; M 1 0 C 1 @4 ts {NOW + 3 + idle_ms}", 5: "plain @5"}
     forge(tmp_path, log, snapshots={5: [entry._replace(timestamp=NOW + 3 + idle_ms)]})
     assert key_facts(found_in(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept_ms", "severity"),
+    [
+        ((), 0, Severity.INFO),
+        ((), 600_000, Severity.INFO),
+        ((), 601_000, Severity.ERROR),
+        ((Setting(PRODUCER_EXPIRY, str(DAY_MS), "--set"),), 0, Severity.ERROR),
+    ],
+)
+def test_an_expiry_of_seconds_before_a_marker_is_possible_unless_something_contradicts_it(
+    tmp_path: Path, settings: tuple[Setting, ...], kept_ms: int, severity: Severity
+) -> None:
+    """The snapshot has a producer that was idle for longer than a broker keeps one, or the setting is known."""
+    idle_ms = 26_700
+    marker = NOW + 3 + idle_ms
+    log = {0: f"D 1 0 0-2 @0-2 T; M 1 0 C 1 @3; D 2 0 0-0 @4 N; M 1 0 C 1 @5 ts {marker}", 6: "plain @6"}
+    (kept,) = (entry for entry in snapshot_entries(log) if entry.producer_id == 2)
+    folder = forge(tmp_path, log, snapshots={6: [SnapshotEntry(1, 0, -1, -1, 0, marker, 1), kept]})
+    taken_at(folder, 6, NOW + 4 + idle_ms + kept_ms)
+    state = state_under(tmp_path)
+    compared = replace(state, rules=replace(state.rules, as_of_ms=NOW + DAY_MS, settings=settings))
+    assert key_facts(list(findings(compared))) == [(STATE, severity)]
 
 
 @pytest.mark.parametrize(("topic_id", "expected"), [(None, []), ("AAAAAAAAAAAAAAAAAAAAAQ", [MISSING])])
