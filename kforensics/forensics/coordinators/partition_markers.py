@@ -237,12 +237,22 @@ def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> i
     """
     if state.log.ends_in_old_format or goes_back(state.log):
         return NEVER
-    if state.is_known_uncleaned and state.log.offset_gaps and compacted_elsewhere(state):
+    if _was_cleaned_elsewhere(state):
         return NEVER
     if state.is_complete and state.first_uncompacted_offset == 0:
         return ALWAYS
     times = markers["marker_timestamp"][markers["marker_offset"] >= state.first_uncompacted_offset]
     return int(times[0]) if len(times) else NEVER
+
+
+def _was_cleaned_elsewhere(state: PartitionState) -> bool:
+    """Return whether the log was fetched from a leader that had compacted it, and lacks batches or records for that."""
+    if not state.is_known_uncleaned or not state.log.batches:
+        return False
+    # Nothing else leaves a segment that begins after its base offset.
+    lacks_first = int(state.log.first.base_offset[0]) > state.partition.first_offset
+    lacks_others = state.log.offset_gaps > 0 or state.log.cleaned_to >= 0
+    return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
 
 
 def _first_time(state: PartitionState, markers: TransactionMarkerArray) -> int:
@@ -251,7 +261,7 @@ def _first_time(state: PartitionState, markers: TransactionMarkerArray) -> int:
     The clock of its client may be ahead of the brokers', so the first marker counts if it is older. An empty log may
     have been created at any time.
     """
-    if not state.is_complete or state.first_uncompacted_offset != 0:
+    if not state.is_complete or state.first_uncompacted_offset != 0 or _was_cleaned_elsewhere(state):
         return ALWAYS
     if not len(state.log.first):
         return NEVER

@@ -60,6 +60,26 @@ def test_example_24_without_a_marker(as_of: int, severity: str, tmp_path: Path) 
     assert str(finding.severity) == severity
 
 
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        (f"gone D 1 0 0-0 @0-0 T {at(13)}; empty 1 0 @1 {at(22)}", {"atomicity-unverifiable"}),
+        (f"D 2 0 0-0 @0-0 T {at(13)}; M 2 0 C 0 @1 {at(22)}", {"atomicity-marker-missing"}),
+    ],
+    ids=["emptied", "never written"],
+)
+def test_example_24_without_a_marker_that_the_leader_had_cleaned(
+    first: str, expected: set[str], tmp_path: Path
+) -> None:
+    """The log was fetched from it later, so the cleaner of its own broker does not list it."""
+    forge_coordinator(tmp_path, TWENTY_FOUR + COMPLETE)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(11)}; M 1 0 C 0 @1 {at(21)}", topic="p")
+    forge(tmp_path, {0: first, 2: f"D 3 0 0-0 @2-2 N {at(50)}"}, topic="p", partition=1)
+    forge(tmp_path, "plain @0", topic="cleaned", compacted=True)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    assert found.keys() == expected
+
+
 def test_example_24_with_another_end(tmp_path: Path) -> None:
     twenty_four(tmp_path, TWENTY_FOUR + COMPLETE, f"M 1 0 A 0 @1 {at(22)}")
     ((place, finding),) = found_in(cluster_under(tmp_path))
