@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
+    from kforensics.api.querying import query
     from kforensics.api.verdicts import duplicates, explain, keys, lso, producers, transactions
     from kforensics.api.views.table_view import TableView
     from kforensics.spark import register, views
@@ -38,6 +39,7 @@ __all__ = [
     "plot",
     "plots",
     "producers",
+    "query",
     "register",
     "report",
     "scan",
@@ -60,6 +62,7 @@ _MODULES = {
     "open": "api.opened",
     "plot": "api.drawing",
     "plots": "plots",
+    "query": "api.querying",
     "register": "spark",
     "views": "spark",
 }

@@ -30,8 +30,8 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # ty
 # Positions of the reason among the arguments of what makes damage.
 REASON_ARGUMENT = {"Damage": 2, "Failure": 0, "_Refusal": 0, "invalid_record": 0, "damage": 0, "premature_end": 1}
 WORD = re.compile(r"[a-z]+(-[a-z]+)*")
-# These have no time of evaluation: one only decodes bytes, the other reads the results of an audit.
-TIMELESS = ("collect", "dump", "forecast", "report")
+# These have no time of evaluation, or need none: they decode bytes, or read the results of an audit.
+TIMELESS = ("collect", "dump", "forecast", "query", "report")
 
 
 def _stem(page: Path) -> str:

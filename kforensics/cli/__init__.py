@@ -51,6 +51,7 @@ COMMANDS = (
     "verify",
     "forecast",
     "audit",
+    "query",
     "report",
     "plot",
     "collect",

@@ -250,7 +250,7 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         shared = {field.name: field for field in fields(SharedOptions) if field.name not in left_out}
         _, *own = inspect.signature(command).parameters.values()
-        paths, *merged = (
+        first, *merged = (
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for name, field in shared.items()
         )
@@ -267,7 +267,7 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
             command(common_options(**options, repeated=repeated), **given)
 
         decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
-        parameters = [paths, *own, *merged]
+        parameters = sorted([first, *own, *merged], key=lambda each: each.name != "paths")  # a command may have its own
         decorated.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # as inspect documents
         decorated.__annotations__ = {each.name: each.annotation for each in parameters}
         return decorated

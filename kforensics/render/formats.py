@@ -74,7 +74,8 @@ MAX_TIME_MS = 253_402_300_799_999  # the end of the year 9999
 
 def time_names(table: Table) -> dict[str, str]:
     """Return the members that a JSON document has beside the columns with times in ms, by column."""
-    names = [name for name in table.names if name.endswith("timestamp") or name in TIME_COLUMNS]
+    numbers = [column.name for column in table.columns if column.type == "int64"]
+    names = [name for name in numbers if name.endswith("timestamp") or name in TIME_COLUMNS]
     return {name: TIME_COLUMNS.get(name, name.removesuffix("stamp")) for name in names}
 
 

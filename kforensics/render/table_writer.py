@@ -56,7 +56,7 @@ def _page(table: Table, rows: list[Row]) -> str:
     if "path" in columns:
         suffix, columns["path"] = _split_paths(columns["path"])
         heading += suffix
-        del columns["log_dir"]  # every path starts with it
+        columns.pop("log_dir", None)  # every path starts with it
     columns = {name: column for name, column in columns.items() if any(value is not None for value in column)}
     shared = [name for name, column in columns.items() if _is_shared(name, column)]
     values = [f"{name} {_cell(columns[name][0])}" for name in shared if name != "path"]

@@ -213,7 +213,7 @@ class _CsvWriter(_OneTableWriter):
     def write_lines(self, table: Table, parts: LineParts) -> None:
         texts = _texts(parts, self._line)
         if self._accepts(table, texts):
-            self._out.write((",".join(table.names) + "\r\n").encode())
+            self._out.write(self._line(table.names))
             for text in texts:
                 self._out.write(text)
 

@@ -63,7 +63,7 @@ class StoreReader:
         """
         schema = arrow_schema_of({**TABLES, **RESULTS}[table])
         rows = 0
-        for path in self._files(table):
+        for path in self.files(table):
             with _reading(path), self.system.open_input_file(path) as stream:
                 for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
                     rows += len(batch)
@@ -90,7 +90,12 @@ class StoreReader:
         parts = (batch.filter(row_filter(batch)) for batch in self.batches(name, columns))
         return pa.Table.from_batches(list(parts), selected)
 
-    def _files(self, table: str) -> list[str]:
+    def files(self, table: str) -> list[str]:
+        """Return the paths of the files of a table.
+
+        Raises:
+            InputError: the folder of the table cannot be read, or has something else than files.
+        """
         folder = f"{self.root}/{table}"
         with _reading(folder):
             infos = self.system.get_file_info(fs.FileSelector(folder, allow_not_found=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,17 @@ CHUNK, MAX_CHUNK_BYTES = 8192, 64 << 20
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
 Row = Sequence[Any]
 ArrowParts = Iterable["pa.RecordBatch | Iterable[Row]"]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTable(Table):
+    """A table whose columns have types of Arrow that no decoded table has.
+
+    Attributes:
+        schema: its schema.
+    """
+
+    schema: pa.Schema
 
 
 def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
@@ -45,6 +57,8 @@ def _weight(row: Row) -> int:
 
 def arrow_schema_of(table: Table) -> pa.Schema:
     """Return the Arrow schema of a table, whose columns may differ from the stated ones."""
+    if isinstance(table, TypedTable):
+        return table.schema
     import pyarrow as pa  # needed for Arrow formats only
 
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in table.columns])
