@@ -110,7 +110,7 @@ class Session:
         return None if reader is None else Result(self, reader)
 
     def _started(self, sql: str) -> pa.RecordBatchReader | None:
-        relation = self._connection.sql(sql)
+        relation: Any = self._connection.sql(sql)  # None after a statement without a result
         return None if relation is None else relation.to_arrow_reader(BATCH_ROWS)
 
     def each(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
