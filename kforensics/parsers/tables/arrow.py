@@ -51,8 +51,9 @@ def chunked(rows: Iterable[Row], size: int = CHUNK) -> Iterator[list[Row]]:
 def _weight(row: Row) -> int:
     """Return the approximate size of keys, values and header values, to limit the memory of a chunk."""
     payloads = sum(len(value) for value in row if isinstance(value, bytes | str))
-    headers = (value for value in row if isinstance(value, list))  # or recent batches, which have no values
-    return payloads + sum(len(header.get("value") or b"") for each in headers for header in each)
+    lists = (value for value in row if isinstance(value, list))  # of headers, recent batches, or what SQL returns
+    values = (each.get("value") for each in chain.from_iterable(lists) if isinstance(each, dict))
+    return payloads + sum(len(value) for value in values if isinstance(value, bytes | str))
 
 
 def arrow_schema_of(table: Table) -> pa.Schema:
