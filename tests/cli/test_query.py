@@ -1,20 +1,15 @@
-"""SQL over stores and over logs: the rows, the formats, the prompt, and what SQL may not do."""
+"""SQL over stores and over logs: the rows, the formats, and what SQL may not do."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
-import pty
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -330,88 +325,6 @@ def test_no_other_command_imports_duckdb() -> None:
         timeout=60,
     )
     assert done.stdout.splitlines()[-1] == b"False"
-
-
-class Terminal:
-    """A prompt on a pseudo-terminal."""
-
-    def __init__(self, *words: object) -> None:
-        self.pid, self._descriptor = pty.fork()
-        if self.pid == 0:
-            os.environ.update(TERM="dumb", COLUMNS="100")
-            os.execv(sys.executable, [sys.executable, "-m", "kforensics", "query", *map(str, words)])  # noqa: S606
-
-    def until(self, text: str) -> str:
-        """Return what is shown, up to a text."""
-        shown, deadline = "", time.monotonic() + 60
-        while text not in shown:
-            assert time.monotonic() < deadline, shown
-            if select.select([self._descriptor], [], [], 1)[0]:
-                shown += os.read(self._descriptor, 1 << 16).decode()
-        return shown
-
-    def type(self, text: str) -> None:
-        """Type text."""
-        os.write(self._descriptor, text.encode())
-
-    def code(self) -> int:
-        """Return the exit code."""
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self._descriptor)
-        return os.waitstatus_to_exitcode(status)
-
-
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    """Return a prompt over logs."""
-    prompt = Terminal("--logs", BROKER)
-    prompt.until("kforensics> ")
-    yield prompt
-    try:
-        os.kill(prompt.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-@pytest.mark.slow
-def test_the_prompt_answers_until_it_is_ended(terminal: Terminal) -> None:
-    terminal.type(".tables\n")
-    assert "transactions\r\n" in terminal.until("duplicates\r\nkforensics> ")
-    terminal.type(".schema batches\n")
-    assert "producer_id" in terminal.until("coordinator_epoch")
-    terminal.type("SELECT count(*) AS n\nFROM batches WHERE topic = 'hanging';\n")
-    assert "n\r\n7\r\n" in terminal.until("7\r\nkforensics> ")
-    terminal.type("SELECT 1 FROM batch;\n")
-    terminal.until("did you mean batches?")
-    terminal.type(".tabels\n")
-    terminal.until("there is no command .tabels")
-    terminal.type(".schema bathces\n")
-    terminal.until("did you mean batches?")
-    terminal.type(".quit\n")
-    assert terminal.code() == 0
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_a_query_and_the_prompt_goes_on(terminal: Terminal) -> None:
-    terminal.type("SELECT count(*) FROM range(100000000000000);\n")
-    time.sleep(1)
-    terminal.type("\x03")
-    terminal.until("\r\nkforensics> ")
-    terminal.type("SELECT 'going ' || 'on' AS it;\n")
-    terminal.until("going on")
-    terminal.type("\x04")
-    assert terminal.code() == 0
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_a_command() -> None:
-    sql = "SELECT count(*) FROM range(100000000000000)"
-    command = [sys.executable, "-m", "kforensics", "query", "--logs", str(BROKER), sql]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (130, b"", b"")
 
 
 def test_the_function_says_what_it_needs(store: Path) -> None:
