@@ -18,7 +18,7 @@ from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.mirrors.record_matching import NO_OFFSET, MatchedLogs, MirrorRowArray, SourceRowArray
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.format.array_types import IntArray
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -167,7 +167,8 @@ class CopiedLog:
         kinds[rows["offset"] < self._first_copied] = CODES[RangeKind.BEFORE_MIRROR if self.has_copies else RangeKind.LAG]
         if not self._reads_aborted:
             of = self._transaction_of(rows)
-            kinds[(of >= 0) & (self._transactions["outcome"][of] == TransactionOutcome.ABORTED)] = CODES[NOT_READ]
+            at = np.flatnonzero(of >= 0)
+            kinds[at[self._transactions["outcome"][of[at]] == TransactionOutcome.ABORTED]] = CODES[NOT_READ]
         kinds[is_copied] = CODES[RangeKind.COPIED]
         return kinds, int(copies[-1]) if len(rows) else previous_copy
 
@@ -216,8 +217,8 @@ class CopiedLog:
             first, last = np.searchsorted(known["producer_id"], [producer_id, producer_id + 1])
             at = np.flatnonzero(rows["producer_id"] == producer_id)
             number = first + np.searchsorted(known["first_offset"][first:last], rows["offset"][at], "right") - 1
-            is_inside: BoolArray = number >= first
-            is_inside &= rows["offset"][at] < known["marker_offset"][np.maximum(number, 0)] if len(known) else False
+            at, number = at[number >= first], number[number >= first]
+            is_inside = rows["offset"][at] < known["marker_offset"][number]
             of[at] = np.where(is_inside, number, -1)
         return of
 
