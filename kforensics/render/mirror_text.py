@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_offsets
@@ -26,24 +26,29 @@ def mirror_lines(comparison: MirrorComparison, screen: Screen) -> Iterator[str]:
     yield Line(printable(f"{name}: {comparison.verdict}"), severity if severity > Severity.INFO else "")
     if comparison.logs is None:
         return
-    listed, translated = Counter[RangeKind](), list[MirrorRange]()
+    counted, listed = Counter[RangeKind](), list[MirrorRange]()
     for each in comparison.ranges():
-        listed[each.kind] += 1
-        if listed[each.kind] > LISTED and not screen.shows_all:
-            continue
-        if each.kind is RangeKind.COPIED:
-            translated.append(each)
-            continue
-        severity = SEVERITIES.get(each.kind, Severity.INFO)
-        yield Line(printable(f"  {severity!s:<8} {each.kind}: {_what(each)}"), severity, INDENT)
-    if translated:
-        yield "  offsets in the mirror:"
-    for each in translated:
-        yield f"    {_translation(each)}"
-    hidden = [f"{count - LISTED:,} of {kind}" for kind, count in listed.items() if count > LISTED]
-    if hidden and not screen.shows_all:
-        yield Line(f"  … and more ranges: {', '.join(hidden)}; --all shows them", hang=4)
+        counted[each.kind] += 1
+        if counted[each.kind] <= LISTED or screen.shows_all:
+            listed.append(each)
+    for each in sorted(listed, key=_severity, reverse=True):
+        if each.kind is not RangeKind.COPIED:
+            line = f"  {_severity(each)!s:<8} {each.kind}: {_what(each)}"
+            yield Line(printable(line), _severity(each), INDENT)
+    yield from _translations([each for each in listed if each.kind is RangeKind.COPIED])
+    if not screen.shows_all:
+        yield from _left_out(counted)
     yield from _reservations(comparison)
+
+
+def _severity(one: MirrorRange) -> Severity:
+    return SEVERITIES.get(one.kind, Severity.INFO)
+
+
+def _left_out(counted: Mapping[RangeKind, int]) -> Iterator[str]:
+    more = [f"{count - LISTED:,} of {kind}" for kind, count in counted.items() if count > LISTED]
+    if more:
+        yield Line(f"  … and more ranges: {', '.join(more)}; --all shows them", hang=4)
 
 
 def _what(one: MirrorRange) -> str:
@@ -57,6 +62,13 @@ def _what(one: MirrorRange) -> str:
     if one.producer_id is not None:
         parts.append(f"of producer {one.producer_id}, epoch {one.producer_epoch}")
     return ", ".join([" ".join(parts[:2]), *parts[2:], *([one.detail] if one.detail else [])])
+
+
+def _translations(copied: Sequence[MirrorRange]) -> Iterator[str]:
+    if copied:
+        yield "  offsets in the mirror:"
+    for each in copied:
+        yield f"    {_translation(each)}"
 
 
 def _translation(one: MirrorRange) -> str:
@@ -74,7 +86,7 @@ def _reservations(comparison: MirrorComparison) -> Iterator[str]:
     for damaged, name in zip(logs.damaged, ("source", "mirror"), strict=True):
         if damaged:
             ranges = format_count(damaged, "range")
-            yield Line(f"  {ranges} of the log of the {name} cannot be read: their records are not compared", hang=4)
+            yield Line(f"  {ranges} of the log of the {name} cannot be read, with the records in them", hang=4)
     if logs.aborted_by_mirror:
         records = format_count(logs.aborted_by_mirror, "record")
         yield Line(f"  {records} of transactions that MirrorMaker aborted are not counted as copies", hang=4)

@@ -19,7 +19,9 @@ _ALIASES = ("source", "target")
 _COPY_SECONDS = 90
 # Topics of a single replica and few partitions, and nothing beyond what the scenario is about.
 _SETTINGS = {
-    **dict.fromkeys((f"{name}.replication.factor" for name in ("offset.storage", "status.storage", "config.storage")), 1),
+    **dict.fromkeys(
+        (f"{name}.replication.factor" for name in ("offset.storage", "status.storage", "config.storage")), 1
+    ),
     **dict.fromkeys((f"{name}.topic.replication.factor" for name in ("checkpoints", "heartbeats", "offset-syncs")), 1),
     "replication.factor": 1,
     "offset.storage.partitions": 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,7 @@ from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.mirrors.record_matching import NO_OFFSET, MatchedLogs, MirrorRowArray, SourceRowArray
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.format.array_types import IntArray
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from kforensics.parsers.format.array_types import IntArray, StructArray
 
 __all__ = ["SEVERITIES", "CopiedLog", "MirrorRange", "RangeKind"]
 
@@ -40,6 +37,7 @@ class RangeKind(StrEnum):
     LAG = "lag"
     BEFORE_MIRROR = "before-mirror"
     COMPACTED_IN_MIRROR = "compacted-in-mirror"
+    UNREADABLE_IN_MIRROR = "unreadable-in-mirror"
     GONE_IN_SOURCE = "gone-in-source"
     NO_MIRROR = "no-mirror"
     COPIED = "copied"
@@ -53,6 +51,7 @@ SEVERITIES = {
     RangeKind.COPIED_TWICE: Severity.WARNING,
     RangeKind.ONLY_IN_MIRROR: Severity.WARNING,
     RangeKind.NOTHING_IN_COMMON: Severity.WARNING,
+    RangeKind.UNREADABLE_IN_MIRROR: Severity.WARNING,
 }
 # Neither copied nor expected to be: records of aborted transactions, if MirrorMaker reads only what is committed.
 NOT_READ = None
@@ -73,7 +72,6 @@ TRANSACTION_COPY = np.dtype(
         ("last_copy", "i8"),
     ]
 )
-TransactionCopyArray = "npt.NDArray[np.void]"
 LARGEST = np.iinfo("i8").max
 
 
@@ -120,6 +118,10 @@ class CopiedLog:
             (int(rows["offset"][at[0]]) for rows in logs.copies if len(at := np.flatnonzero(rows["original"] >= 0))),
             LARGEST,
         )
+        self._gaps = [
+            _before_gaps(rows) if damaged else np.empty(0, "i8")
+            for rows, damaged in zip((logs.sources, logs.copies), logs.damaged, strict=True)
+        ]
         self._reads_aborted = self._count_by_transaction()
 
     @property
@@ -163,8 +165,11 @@ class CopiedLog:
         copies = np.where(latest >= 0, rows["copy"][latest], previous_copy)
         kinds = np.full(len(rows), CODES[RangeKind.MISSING], "i8")
         kinds[copies + 1 < self._logs.mirror.first_uncompacted_offset] = CODES[RangeKind.COMPACTED_IN_MIRROR]
+        kinds[np.isin(copies, self._gaps[1])] = CODES[RangeKind.UNREADABLE_IN_MIRROR]
         kinds[rows["offset"] > self._last_copied] = CODES[RangeKind.LAG]
-        kinds[rows["offset"] < self._first_copied] = CODES[RangeKind.BEFORE_MIRROR if self.has_copies else RangeKind.LAG]
+        kinds[rows["offset"] < self._first_copied] = CODES[
+            RangeKind.BEFORE_MIRROR if self.has_copies else RangeKind.LAG
+        ]
         if not self._reads_aborted:
             of = self._transaction_of(rows)
             at = np.flatnonzero(of >= 0)
@@ -187,6 +192,7 @@ class CopiedLog:
         reached = np.maximum.accumulate(np.maximum(rows["original"], previous))
         is_gone = reached + 1 < source.first_uncompacted_offset
         is_gone |= (rows["offset"] < self._first_copy) & (source.log_start_offset > 0)
+        is_gone |= np.isin(reached, self._gaps[0])
         kinds = np.where(is_gone, CODES[RangeKind.GONE_IN_SOURCE], CODES[RangeKind.ONLY_IN_MIRROR])
         kinds[has_original] = CODES[RangeKind.COPIED]
         kinds[rows["is_again"]] = CODES[RangeKind.COPIED_TWICE]
@@ -244,7 +250,7 @@ def _transaction_range(kind: RangeKind, row: Any) -> MirrorRange:
     )
 
 
-def _transactions_of(state: PartitionState) -> npt.NDArray[np.void]:
+def _transactions_of(state: PartitionState) -> StructArray:
     """Return the transactions of a partition by producer and offset; nothing is counted yet."""
     parts = [np.empty(0, TRANSACTION_COPY)]
     for rows in state.transaction_store:
@@ -256,6 +262,16 @@ def _transactions_of(state: PartitionState) -> npt.NDArray[np.void]:
         parts.append(part)
     every = concat_rows(parts)
     return every[np.lexsort((every["first_offset"], every["producer_id"]))]
+
+
+def _before_gaps(pages: Iterable[SourceRowArray]) -> IntArray:
+    """Return the offsets after which offsets have no record, as in damaged batches and markers."""
+    previous, gaps = NO_OFFSET, [np.empty(0, "i8")]
+    for rows in pages:
+        offsets = np.append(previous, rows["offset"])
+        gaps.append(offsets[:-1][np.diff(offsets) > 1])
+        previous = int(offsets[-1])
+    return np.concatenate(gaps)
 
 
 def _ranges_of(pages: Iterable[tuple[IntArray, ...]], *, in_source: bool) -> Iterator[MirrorRange]:

@@ -117,6 +117,7 @@ def _sentences(comparison: MirrorComparison) -> Iterator[str]:
         (RangeKind.LAG, "{records} not copied yet"),
         (RangeKind.BEFORE_MIRROR, "{records} from before the start of the mirror"),
         (RangeKind.COMPACTED_IN_MIRROR, "{records} compacted in the mirror"),
+        (RangeKind.UNREADABLE_IN_MIRROR, "{records} perhaps in damaged batches of the mirror"),
         (RangeKind.GONE_IN_SOURCE, "{records} no longer in the source"),
     ):
         if kind in comparison.counts:
