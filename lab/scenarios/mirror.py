@@ -109,7 +109,9 @@ def _write_orders(driver: Driver) -> None:
 def _mirroring(source: Cluster, target: Cluster, topics: str, flush_ms: int) -> JavaProcess:
     """Start MirrorMaker 2 of the newest release that is published."""
     folder = target.nodes[0].folder
-    servers = {f"{alias}.bootstrap.servers": each.bootstrap for alias, each in zip(_ALIASES, (source, target))}
+    servers = {
+        f"{alias}.bootstrap.servers": each.bootstrap for alias, each in zip(_ALIASES, (source, target), strict=True)
+    }
     settings = {
         "clusters": ",".join(_ALIASES),
         **servers,
@@ -147,7 +149,7 @@ def _end(reader: Driver, topic: str) -> int | None:
 
 
 _SHOWS = (
-    "a topic and its mirror by MirrorMaker 2: committed and aborted transactions as plain records, one that is open, one"
-    " that was committed after the copy, records that are not copied yet; and a topic that was copied twice"
+    "a topic and its mirror by MirrorMaker 2: committed and aborted transactions as plain records, one that is open,"
+    " one that was committed after the copy, records that are not copied yet; and a topic that was copied twice"
 )
 SCENARIOS = [Scenario(name="mirror", kafka="4.4.0", shows=_SHOWS, build=build)]

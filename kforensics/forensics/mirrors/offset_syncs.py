@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from kforensics.forensics.partition.partition_files import Partition
@@ -53,12 +54,9 @@ def read_offset_syncs(partition: Partition) -> SyncsByPartition:
 
 def _add_syncs(syncs: SyncsByPartition, records: Iterable[object]) -> None:
     for record in records:
-        if not isinstance(record, Record) or record.key is None or record.value is None:
-            continue
-        try:
-            key = decode(OFFSET_SYNC_KEY, 0, record.key).value
-            value = decode(OFFSET_SYNC_VALUE, 0, record.value).value
-        except MessageError:
-            continue
-        sync = OffsetSync(value["upstreamOffset"], value["offset"], record.offset)
-        syncs.setdefault((key["topic"], key["partition"]), []).append(sync)
+        if isinstance(record, Record) and record.key is not None and record.value is not None:
+            with suppress(MessageError):
+                key = decode(OFFSET_SYNC_KEY, 0, record.key).value
+                value = decode(OFFSET_SYNC_VALUE, 0, record.value).value
+                sync = OffsetSync(value["upstreamOffset"], value["offset"], record.offset)
+                syncs.setdefault((key["topic"], key["partition"]), []).append(sync)
