@@ -1,4 +1,4 @@
-"""Which topic is the mirror of which, by the names that MirrorMaker 2 gives them."""
+"""Finds the mirrors of topics by the names that MirrorMaker 2 gives them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def sync_contradictions(logs: MatchedLogs, syncs: Sequence[OffsetSync]) -> Itera
     """Yield the offset syncs that name another record than the one that is there.
 
     A sync is left alone if its record is no longer in the source or in the mirror, or if the source has several records
-    of the same content, any of which may be meant.
+    of the same content.
 
     Args:
         logs: the partition and its mirror, record by record.
