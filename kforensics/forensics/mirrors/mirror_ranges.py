@@ -303,6 +303,12 @@ def _range(key: tuple[int, int] | None, values: list[int], *, in_source: bool) -
     if kind is None:
         return
     first, last, records, first_copy, last_copy = values
-    offsets = (None, None) if first == NO_OFFSET else (first, last)
-    copies = (None, None) if in_source else (first_copy, last_copy)
-    yield MirrorRange(kind, *offsets, records, *copies)
+    has_original = first != NO_OFFSET
+    yield MirrorRange(
+        kind,
+        first if has_original else None,
+        last if has_original else None,
+        records,
+        None if in_source else first_copy,
+        None if in_source else last_copy,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.forensics.forge import Segments, forge
+from tests.forensics.forge import forge
 
 TIME = 1_700_000_000_000
 SYNCS = "mm2-offset-syncs.us.internal"
@@ -17,10 +17,10 @@ def at_once(batches: str) -> str:
     return "; ".join(f"{batch.strip()} ts {TIME}" for batch in batches.split(";"))
 
 
-def forge_source(folder: Path, segments: Segments, **options: Any) -> Path:
+def forge_source(folder: Path, segments: str | Mapping[int, str], **options: Any) -> Path:
     """Write the topic ``t`` to the folder ``source``, and return that."""
-    batches = segments if isinstance(segments, Mapping) else {0: segments}
-    texts = {base: at_once(text) for base, text in batches.items() if isinstance(text, str)}
+    batches = {0: segments} if isinstance(segments, str) else segments
+    texts = {base: at_once(text) for base, text in batches.items()}
     forge(folder / "source", texts, topic="t", **options)
     return folder / "source"
 

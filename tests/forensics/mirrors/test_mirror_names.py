@@ -1,10 +1,10 @@
 """Which topic is the mirror of which."""
 
-from kforensics.forensics.mirrors.mirror_names import mirrored_topics, sync_alias
+from kforensics.forensics.mirrors.mirror_names import MirroredTopic, mirrored_topics, sync_alias
 
 
-def _names(topics: list[str], targets: list[str]) -> list[tuple[str, str, str | None]]:
-    return [tuple(names) for names in mirrored_topics(topics, targets)]
+def _names(topics: list[str], targets: list[str]) -> list[MirroredTopic]:
+    return [*mirrored_topics(topics, targets)]
 
 
 def test_a_name_with_an_alias_counts_before_an_equal_one() -> None:
