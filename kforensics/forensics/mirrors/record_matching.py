@@ -1,8 +1,8 @@
 """Matches the records of a partition with those of its mirror, in bounded memory.
 
-Both logs are read once. Records of equal key, value, headers and timestamp are in the same bucket, where they are
-paired: the first with the first, the second with the second. Records that the mirror has more often than the source are
-copies again. Temporary files hold what does not fit into memory.
+Each log is read for its transactions, and again for its records. Records of equal key, value, headers and timestamp are
+in the same bucket, where they are paired: the first with the first, the second with the second. Records that the mirror
+has more often than the source are copies again. Temporary files hold what does not fit into memory.
 """
 
 from __future__ import annotations
