@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kforensics import plots
     from kforensics.api.audits import Audit, audit, report, scan, verify
-    from kforensics.api.clusters import cluster, collect, forecast, groups, ids, settings
+    from kforensics.api.clusters import cluster, collect, forecast, groups, ids, mirror, settings
     from kforensics.api.drawing import plot
     from kforensics.api.dump_result import Dump, dump
     from kforensics.api.opened import Opened, open  # noqa: A004  # it opens, as gzip.open does
@@ -35,6 +35,7 @@ __all__ = [
     "ids",
     "keys",
     "lso",
+    "mirror",
     "open",
     "plot",
     "plots",
@@ -54,7 +55,7 @@ __all__ = [
 _MODULES = {
     "__version__": "version",
     **dict.fromkeys(("Audit", "audit", "report", "scan", "verify"), "api.audits"),
-    **dict.fromkeys(("cluster", "collect", "forecast", "groups", "ids", "settings"), "api.clusters"),
+    **dict.fromkeys(("cluster", "collect", "forecast", "groups", "ids", "mirror", "settings"), "api.clusters"),
     "Dump": "api.dump_result",
     "dump": "api.dump_result",
     "Opened": "api.opened",

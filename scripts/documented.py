@@ -22,6 +22,7 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
 from kforensics.forensics.forecast.elections import ELECTIONS
 from kforensics.forensics.forecast.forecast_rows import FORECAST
+from kforensics.forensics.mirrors.mirror_rows import MIRROR
 from kforensics.parsers.format import layouts
 from kforensics.parsers.format.derived import FixedLayout, fixed_layout
 from kforensics.parsers.format.integers import SizedBytes, VarInt, VarLong
@@ -175,6 +176,11 @@ def key_tables() -> str:
 def forecast_table() -> str:
     """Return the sections of the tables of forecasts, without the place columns."""
     return _sections({FORECAST.name: FORECAST, ELECTIONS.name: ELECTIONS})
+
+
+def mirror_table() -> str:
+    """Return the section of the table of mirrors, without the place columns."""
+    return _sections({MIRROR.name: MIRROR})
 
 
 def _sections(statements: Mapping[str, Table]) -> str:

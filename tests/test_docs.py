@@ -31,7 +31,7 @@ COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # ty
 REASON_ARGUMENT = {"Damage": 2, "Failure": 0, "_Refusal": 0, "invalid_record": 0, "damage": 0, "premature_end": 1}
 WORD = re.compile(r"[a-z]+(-[a-z]+)*")
 # These have no time of evaluation, or need none: they decode bytes, or read the results of an audit.
-TIMELESS = ("collect", "dump", "forecast", "query", "report")
+TIMELESS = ("collect", "dump", "forecast", "mirror", "query", "report")
 
 
 def _stem(page: Path) -> str:

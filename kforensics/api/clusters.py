@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
 from kforensics.analyses.groups import GroupsQuestion, answer_groups
 from kforensics.analyses.ids import IdsQuestion, answer_ids
 from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
+from kforensics.analyses.topics import selection_of
 from kforensics.api.verdicts import Paths, investigation_of_all, path_names, raise_any, table_of_answers
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
@@ -17,7 +19,7 @@ from kforensics.parsers.tables.arrow import table_of_parts
 if TYPE_CHECKING:
     from kforensics.analyses.collect import Collection
 
-__all__ = ["cluster", "collect", "forecast", "groups", "ids", "settings"]
+__all__ = ["cluster", "collect", "forecast", "groups", "ids", "mirror", "settings"]
 
 
 def cluster(  # one parameter per option of the command
@@ -191,6 +193,49 @@ def forecast(paths: Paths, *, release: str | None = None, elect: bool = False) -
     brokers = forecast_brokers(path_names(paths), known_release(release))
     rows = [row for broker in brokers for row in forecast_rows(broker)]
     return view_of(FORECAST, arrow_table(FORECAST, rows))
+
+
+def mirror(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    topic: str | Sequence[str] | None = None,
+    partition: int | str | Sequence[int | str] | None = None,
+    mirror_topic: str | None = None,
+) -> TableView:
+    """Return what MirrorMaker made of the records, transactions and offsets of topics: the table ``mirror``.
+
+    Args:
+        source: log directories of the source cluster: a folder of them, a glob, an archive or a URI.
+        target: those of the target cluster.
+        topic: names or globs of topics of the source; None for all that have a mirror.
+        partition: numbers or ranges of partitions, such as ``"0-9"``; None for all.
+        mirror_topic: the mirror of the only topic; None to find it by its name.
+
+    Raises:
+        InputError: an input cannot be read.
+        UsageError: there is no log, no such topic, or no topic has a mirror.
+
+    Examples:
+        >>> folder = "tests/data/mirror"
+        >>> rows = kforensics.mirror(f"{folder}/source", f"{folder}/target", topic="orders").to_pylist()
+        >>> [(row["first_offset"], row["mirror_first_offset"]) for row in rows if row["kind"] == "copied"]
+        [(0, 0), (8, 7), (11, 9), (18, 15)]
+    """
+    from kforensics.analyses.mirror import MirrorQuestion, compare_mirrors
+    from kforensics.forensics.mirrors.mirror_rows import MIRROR, mirror_rows
+    from kforensics.parsers.tables.arrow import arrow_table
+
+    paths = path_names([source, target])
+    topics, numbers = selection_of(topic, partition)
+    unread, errors = list[str](), list[InputError]()
+    question = MirrorQuestion.of(paths, topics, numbers, mirror_topic)
+    comparisons = compare_mirrors(question, unread.append, errors.append)
+    rows = [row for comparison in comparisons for row in mirror_rows(comparison)]
+    raise_any(paths, errors)
+    if unread:
+        raise InputError(", ".join(paths), unread[0])
+    return view_of(MIRROR, arrow_table(MIRROR, rows))
 
 
 def collect(paths: Paths, output: str | os.PathLike[str]) -> Collection:

@@ -50,6 +50,7 @@ COMMANDS = (
     "scan",
     "verify",
     "forecast",
+    "mirror",
     "audit",
     "query",
     "report",

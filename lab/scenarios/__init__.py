@@ -25,6 +25,7 @@ _MODULES = (
     "unclean_election",
     "groups",
     "group_resets",
+    "mirror",
     "coordinators",
     "cluster_metadata",
     "remote_storage",

@@ -1,0 +1,53 @@
+"""The command ``kforensics mirror``: what MirrorMaker made of the records, transactions and offsets of a topic."""
+
+# No postponed annotations, see ``command``.
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
+
+if TYPE_CHECKING:
+    from kforensics.cli.common_options import CommonOptions
+
+app = typer.Typer(add_completion=False)
+# It is about the records of two clusters, which need no time of evaluation and no settings.
+LEFT_OUT = (
+    *("min_severity", "codes", "since", "tz", "as_of", "alone", "settings", "server_properties", "bootstrap_server"),
+    *("progress", "verbose"),
+)
+
+
+@app.command(cls=Command, epilog=epilog("mirror /data/source /data/target", "mirror --topic orders source target"))
+@with_shared_options(*LEFT_OUT)
+def mirror(
+    options: "CommonOptions",
+    *,
+    mirror_topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The mirror of the topic. Default: ALIAS.TOPIC, otherwise TOPIC.",
+            rich_help_panel=SELECTION,
+        ),
+    ] = None,
+) -> None:
+    """Compare topics with their mirrors in another cluster: missing and repeated records, parts of transactions."""
+    from kforensics.analyses.mirror import MirrorQuestion, compare_mirrors
+    from kforensics.cli.command import notify
+    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.writing import write_results
+    from kforensics.forensics.mirrors.mirror_rows import MIRROR, mirror_rows, severities_of_mirror
+    from kforensics.render.mirror_text import mirror_lines
+    from kforensics.render.output import check_output
+
+    question = MirrorQuestion.of(options.paths or (), options.topic or (), options.numbers(), mirror_topic)
+    to_format, severity = options.format(), options.severity()
+    check_output(options.output, (question.source, question.target))
+    status = ExitStatus()
+    comparisons = status.watch(compare_mirrors(question, notify, status.add_unreadable), severities_of_mirror)
+    text = partial(mirror_lines, screen=options.screen())
+    write_results(comparisons, to_format, options, text=text, table=MIRROR, rows=mirror_rows)
+    raise typer.Exit(status.code(severity))
