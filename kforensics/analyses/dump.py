@@ -28,6 +28,7 @@ from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, kernels_for
+from kforensics.parsers.log.left_out_records import LEFT_OUT
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit, damage_rows, table_name_of
 from kforensics.render.formats import LINE_FORMATS, ONE_TABLE, BytesFormat, Format, LineStyle
@@ -109,21 +110,32 @@ class DumpOutcome:
         damaged: ranges of damage, except torn and unused tails.
         tails: torn and unused tails.
         quiet: count damage, but do not report it.
+        without_records: whether records were left out of the copy.
     """
 
     unreadable: int = 0
     damaged: int = 0
     tails: int = 0
     quiet: bool = False
+    without_records: bool = False
 
     def add_damage(self, path: str, damage: Damage, notify: Notify) -> None:
         """Count and report a range of damage."""
+        if damage.reason == LEFT_OUT.reason:
+            self._add_left_out(path, damage, notify)
+            return
         if not self.quiet:
             notify(damage_sentence(path, damage))
         if damage.reason in TAILS and damage.next_good_position is None and damage.inside_batch is None:
             self.tails += 1
         else:
             self.damaged += 1
+
+    def _add_left_out(self, path: str, damage: Damage, notify: Notify) -> None:
+        """Report records that were left out of a copy on purpose, once: they are no damage."""
+        if not (self.quiet or self.without_records):
+            notify(f"{path}: {damage.detail}; so it is for every batch of data partitions")
+        self.without_records = True
 
     def add_undecoded(self, path: str, offset: int, why: object, notify: Notify, *, ends: bool) -> None:
         """Count and report a record that a formatter cannot print, and whether that ends the output."""

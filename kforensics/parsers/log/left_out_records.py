@@ -14,7 +14,7 @@ from kforensics.parsers.format.checksums import crc32c
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX
 from kforensics.parsers.format.rows import Batch, Damage, Failure
-from kforensics.parsers.log.batch_headers import CRC_START
+from kforensics.parsers.log.batch_headers import CRC_START, batch_header, plausible
 from kforensics.parsers.log.batches import walk
 
 __all__ = ["LEFT_OUT", "are_left_out", "kept_bytes"]
@@ -61,14 +61,19 @@ def kept_bytes(source: Source, end: int, on_legacy: Callable[[], None]) -> Itera
     for row in walk(source, 0, end):
         if isinstance(row, Damage):
             if row.inside_batch is None:
-                size = HEADER.size if row.reason in WITH_HEADER else PREFIX.size
-                yield row.start, source.read(row.start, min(size, row.end - row.start))
+                yield row.start, _head(row, source.read(row.start, min(HEADER.size, row.end - row.start)))
         elif row.is_legacy:
             on_legacy()
         elif row.is_control and (row.crc_valid or row.size <= MAX_DOUBTFUL_CONTROL):
             yield row.position, source.read(row.position, row.size)
         else:
             yield row.position, _header_and_mark(row, source.read(row.position, HEADER.size))
+
+
+def _head(damage: Damage, head: bytes) -> bytes:
+    """Return what remains of bytes that are no batch: a header, or only what shows that they begin with none."""
+    is_header = len(head) == HEADER.size and plausible(batch_header(head, damage.start, crc_of_rest=0))
+    return head if damage.reason in WITH_HEADER or is_header else head[: PREFIX.size]
 
 
 def _header_and_mark(batch: Batch, header: bytes) -> bytes:
