@@ -26,4 +26,4 @@ def check_records(partitions: Iterable[Partition], need: str) -> None:
         with suppress(InputError):  # reported when the log is read
             path = with_records_left_out(partition)
         if path is not None:
-            raise UsageError(f"{path}: {LEFT_OUT.detail}; {need} cannot do without")
+            raise UsageError(f"{path}: {LEFT_OUT.detail}; {need} needs them")
