@@ -44,7 +44,7 @@ class Manifest(NamedTuple):
         size: size in bytes.
         mtime_ms: when the original was last modified, in ms.
         sha256: checksum of the copy.
-        original_sha256: that of the original, of which records were left out; None if nothing was.
+        original_sha256: that of the original, whose records were left out; None if nothing was.
     """
 
     name: str

@@ -52,8 +52,7 @@ def kept_bytes(source: Source, end: int, on_legacy: Callable[[], None]) -> Itera
     Args:
         source: the log.
         end: position to end at.
-        on_legacy: called for each batch of format 0 or 1, of which nothing remains, because its header is one with its
-            record.
+        on_legacy: called for each batch of format 0 or 1. Nothing of it remains: its header is one with its record.
 
     Raises:
         InputError: the log cannot be read.
