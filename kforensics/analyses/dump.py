@@ -28,7 +28,6 @@ from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, kernels_for
-from kforensics.parsers.log.left_out_records import LEFT_OUT
 from kforensics.parsers.log.selection import Selection
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit, damage_rows, table_name_of
 from kforensics.render.formats import LINE_FORMATS, ONE_TABLE, BytesFormat, Format, LineStyle
@@ -48,6 +47,7 @@ WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Reasons of damage that does not prevent reading.
 SUSPECT = ("crc", "magic")
 # Reasons of damage that a crash, or a copy of a running broker, leaves at the end of a file. It is no error by itself.
+LEFT_OUT = "left-out"
 TAILS = ("truncated", "zero-tail", "ragged", "shrunk")
 
 
@@ -121,7 +121,7 @@ class DumpOutcome:
 
     def add_damage(self, path: str, damage: Damage, notify: Notify) -> None:
         """Count and report a range of damage."""
-        if damage.reason == LEFT_OUT.reason:
+        if damage.reason == LEFT_OUT:
             self._add_left_out(path, damage, notify)
             return
         if not self.quiet:

@@ -11,7 +11,6 @@ from kforensics.parsers.format.decompression import DEFAULT_BUDGET, EOF, over_bu
 from kforensics.parsers.format.rows import Batch, Damage, Failure, Record
 from kforensics.parsers.log.batch_headers import HEADER
 from kforensics.parsers.log.batches import batch_bytes
-from kforensics.parsers.log.left_out_records import LEFT_OUT, are_left_out
 
 if TYPE_CHECKING:
     from kforensics.parsers.log.legacy_format import LegacyMessage
@@ -66,6 +65,7 @@ def _rows(batch: Batch, data: bytes, budget: int) -> Iterator[Record | Failure]:
         from kforensics.parsers.log.legacy_format import legacy_records  # few logs are of formats 0 and 1
 
         return iter([over_budget(budget)]) if is_cut else legacy_records(batch, data, budget)
+    from kforensics.parsers.log.left_out_records import LEFT_OUT, are_left_out  # batch rows do not need it
     from kforensics.parsers.log.records import decode_records, open_payload  # batch rows do not need them
 
     if are_left_out(batch, data):
