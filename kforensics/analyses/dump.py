@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Reasons of damage that does not prevent reading.
 SUSPECT = ("crc", "magic")
-# Reasons of damage that a crash, or a copy of a running broker, leaves at the end of a file. It is no error by itself.
+# The reason of records that a copy lacks on purpose.
 LEFT_OUT = "left-out"
+# Reasons of damage that a crash, or a copy of a running broker, leaves at the end of a file. It is no error by itself.
 TAILS = ("truncated", "zero-tail", "ragged", "shrunk")
 
 
