@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kforensics.analyses.find_files import Notify
+from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.analyses.pool import Advance, copy_results, partition_results
 from kforensics.forensics.audit.audit_scope import AuditScope
@@ -124,8 +125,13 @@ def audit_results(
         request: what to audit, and how.
         advance: takes the number of bytes that were read since the last call.
         summaries: where the summaries of unchanged logs come from, and whether they are kept; None for neither.
+
+    Raises:
+        UsageError: records are to be read, and were left out of the copy.
     """
     partitions, rules = investigation.partitions, investigation.known_rules
+    if request.records:
+        check_records(partitions, "--records")
     comparisons: list[PartitionResult] = []
     if request.copies:
         copies = copies_among(partitions, investigation.clusters)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 WITH_DAMAGE = (Format.JSON, Format.NDJSON, Format.TABLE)
 # Reasons of damage that does not prevent reading.
 SUSPECT = ("crc", "magic")
+# The reason of records that a copy lacks on purpose.
+LEFT_OUT = "left-out"
 # Reasons of damage that a crash, or a copy of a running broker, leaves at the end of a file. It is no error by itself.
 TAILS = ("truncated", "zero-tail", "ragged", "shrunk")
 
@@ -109,21 +111,32 @@ class DumpOutcome:
         damaged: ranges of damage, except torn and unused tails.
         tails: torn and unused tails.
         quiet: count damage, but do not report it.
+        without_records: whether records were left out of the copy.
     """
 
     unreadable: int = 0
     damaged: int = 0
     tails: int = 0
     quiet: bool = False
+    without_records: bool = False
 
     def add_damage(self, path: str, damage: Damage, notify: Notify) -> None:
         """Count and report a range of damage."""
+        if damage.reason == LEFT_OUT:
+            self._add_left_out(path, damage, notify)
+            return
         if not self.quiet:
             notify(damage_sentence(path, damage))
         if damage.reason in TAILS and damage.next_good_position is None and damage.inside_batch is None:
             self.tails += 1
         else:
             self.damaged += 1
+
+    def _add_left_out(self, path: str, damage: Damage, notify: Notify) -> None:
+        """Report records that were left out of a copy on purpose, once: they are no damage."""
+        if not (self.quiet or self.without_records):
+            notify(f"{path}: {damage.detail}; so it is for every batch of data partitions")
+        self.without_records = True
 
     def add_undecoded(self, path: str, offset: int, why: object, notify: Notify, *, ends: bool) -> None:
         """Count and report a record that a formatter cannot print, and whether that ends the output."""

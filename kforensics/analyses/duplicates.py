@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from kforensics.analyses.context import Context
+from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import Answer, PartitionAnswer, Question
 from kforensics.errors import UsageError
@@ -121,11 +122,15 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
         Args:
             investigation: the partitions.
             on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
+
+        Raises:
+            UsageError: records were left out of the copy.
         """
         searched: list[tuple[Partition, SearchedPartition]] = []
         members = map(PartitionMembership.of, investigation.partitions)
         replicas = SearchedReplicas.of(members, investigation.clusters, internal=self.internal)
         partitions = [partition for partition in investigation.partitions if replicas.may_report(partition)]
+        check_records(partitions, "duplicates")
         for answer in Question.answers(replace(self, replicas=replicas), investigation.of(partitions), on_unreadable):
             if not isinstance(answer, PartitionDuplicates):
                 continue

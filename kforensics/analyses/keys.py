@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.topics import is_selected
 from kforensics.errors import InputError, UsageError
@@ -61,10 +62,12 @@ def evaluate_topic_keys(
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
-        UsageError: there is no such topic, or it cannot have as few partitions as the user says.
+        UsageError: there is no such topic, or it cannot have as few partitions as the user says, or records were
+            left out of the copy.
     """
     groups = _by_topic(investigation.partitions, question.topics)
     _check_count(groups, question)
+    check_records((one for partitions in groups.values() for one in partitions), "keys")
     metadata = topics_in((*investigation.partitions, *investigation.neighbours)) if groups else {}
     if investigation.progress is not None:
         investigation.progress.expect({one.folder: one.size for partitions in groups.values() for one in partitions})

@@ -238,12 +238,13 @@ def mirror(
     return view_of(MIRROR, arrow_table(MIRROR, rows))
 
 
-def collect(paths: Paths, output: str | os.PathLike[str]) -> Collection:
+def collect(paths: Paths, output: str | os.PathLike[str], *, metadata_only: bool = False) -> Collection:
     """Copy log directories, also of a running broker, so that an audit of the copy is true.
 
     Args:
         paths: log directories, globs, or folders of log directories.
         output: a ``.tar.zst``, ``.tar.gz`` or ``.tar``, or a folder.
+        metadata_only: leave out the records of data partitions, and files that are not Kafka's.
 
     Returns:
         What was copied: ``files`` with sizes, times and checksums, and ``unreadable``.
@@ -260,4 +261,5 @@ def collect(paths: Paths, output: str | os.PathLike[str]) -> Collection:
     from kforensics.analyses.collect import collect_files
     from kforensics.parsers.files.log_capture import find_log_files
 
-    return collect_files(find_log_files(path_names(paths)), os.fspath(output), lambda _: None)
+    files = find_log_files(path_names(paths))
+    return collect_files(files, os.fspath(output), lambda _: None, metadata_only=metadata_only)

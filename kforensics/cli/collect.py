@@ -18,6 +18,7 @@ app = typer.Typer(add_completion=False)
     epilog=epilog(
         "collect /var/lib/kafka/data --output /tmp/case.tar.zst",
         "collect /data/1 /data/2 --output /mnt/usb/broker-1",
+        "collect /data/1 --metadata-only --output for-support.tar.zst",
         failure="never",
     ),
 )
@@ -36,6 +37,14 @@ def collect(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    metadata_only: Annotated[
+        bool,
+        typer.Option(
+            "--metadata-only",
+            help="Leave out the records of data partitions, but not their batch headers and markers.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     progress: Progress = None,
     quiet: Quiet = False,
     _config: Config = None,
@@ -50,7 +59,8 @@ def collect(
         raise UsageError("the copy needs a place; name one with --output, such as case.tar.zst")
     files = find_log_files(paths or ())
     with progress_meter(files.size, show=False if quiet else progress, what="collect") as meter:
-        collection = collect_files(files, str(output), meter.advance if meter else lambda _: None)
+        advance = meter.advance if meter else lambda _: None
+        collection = collect_files(files, str(output), advance, metadata_only=metadata_only)
     for path in collection.unreadable:
         notify(f"cannot copy {path.path}: {path.why}")
     if not quiet:

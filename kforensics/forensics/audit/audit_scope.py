@@ -23,6 +23,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.partition.examine import PartitionStateBuilder
+from kforensics.forensics.partition.left_out import require_records
 from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -188,6 +189,8 @@ def finish_evaluation(
     try:
         state = builder.state()
         has_records = scope.records and partition.has_log
+        if has_records:
+            require_records(partition)
         whole = _with_reported(add_records(state), scope.replicas) if has_records else state
         result = evaluate_state(whole, CHECK_GROUPS[scope.checks])
         if scope.clusters is None or not partition.has_log:

@@ -20,6 +20,7 @@ from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import walk
+from kforensics.parsers.log.left_out_records import LEFT_OUT
 from kforensics.parsers.log.log_rows import read_records
 
 CHANGED = "it changed while it was read; copy it and try again"
@@ -239,6 +240,8 @@ def _decoded(batch: StoredBatch) -> DecodedBatch:
     with open_source(batch.path) as source:
         for row in read_records(source, batch.header):
             if isinstance(row, Damage):
+                if row.reason == LEFT_OUT.reason:
+                    raise InputError(batch.path, LEFT_OUT.detail)
                 return DecodedBatch(records, row)
             records.setdefault(row.offset, row)
     return DecodedBatch(records)

@@ -41,7 +41,7 @@ MAX_BATCHES = 1_000
 # The reason of damage for records that can be decoded but have wrong offsets.
 RECORD_OFFSETS = "record-offsets"
 # Damage inside a batch that says nothing about its records: damage to the header, or from copying the file.
-NOT_OF_RECORDS = ("crc", "magic", "shrunk")
+NOT_OF_RECORDS = ("crc", "left-out", "magic", "shrunk")
 FIRST_WITH_DELTAS = 2
 NO_TIMESTAMP = -1
 
