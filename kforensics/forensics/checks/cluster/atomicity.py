@@ -65,7 +65,8 @@ CODES = by_name(
         ),
         benign=(
             "The topic was deleted and recreated. The log was truncated after an unclean election. This replica "
-            "was copied before the marker arrived, or lags."
+            "was copied before the marker arrived, or lags. It was down for longer than delete.retention.ms, and "
+            "the leader had cleaned the marker by then."
         ),
     ),
     Code(
