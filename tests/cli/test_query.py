@@ -109,7 +109,7 @@ def test_every_table_of_a_store_has_its_name(store: Path) -> None:
         ("topic LIKE 'o%'", lambda row: row["topic"].startswith("o")),
         ("topic = 'nowhere'", lambda _: False),
     ],
-    ids=str,
+    ids=["equal", "in", "unequal", "or", "null", "text", "like", "nowhere"],
 )
 def test_filters_select_what_they_say(where: str, kept: Any) -> None:
     every = _asked("--logs", BROKER, "SELECT * FROM batches")
