@@ -347,6 +347,18 @@
     if (!target) return;
     openAround(target);
     target.scrollIntoView();
+    linked = target;
+  }
+
+  // Charts are drawn when they come near, and then move what is below them: the target of a link stays where it is until
+  // the reader moves on.
+  let linked = null;
+
+  function keepTarget() {
+    new ResizeObserver(() => linked?.scrollIntoView()).observe(document.querySelector("main"));
+    for (const move of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+      addEventListener(move, () => (linked = null), { capture: true, passive: true });
+    }
   }
 
   function followSections() {
@@ -365,6 +377,8 @@
         if (link.getAttribute("aria-current")) return;
         link.setAttribute("aria-current", "true");
         const list = link.closest("ul");
+        // A link must not move away between the press and the release of a mouse button.
+        if (matchMedia("(hover: hover)").matches && list.matches(":hover")) return;
         list.scrollLeft = link.offsetLeft - list.offsetLeft - (list.clientWidth - link.offsetWidth) / 2;
       });
     }
@@ -377,6 +391,7 @@
     addEventListener("scroll", later, { passive: true });
     addEventListener("resize", later);
     document.addEventListener("toggle", later, true);
+    new ResizeObserver(later).observe(document.querySelector("main"));
     mark();
   }
 
@@ -472,6 +487,7 @@
   for (const link of document.querySelectorAll("a")) {
     link.addEventListener("click", () => link.hash === location.hash && openTarget());
   }
+  keepTarget();
   openTarget();
   followSections();
   document.documentElement.setAttribute("data-ready", "");
