@@ -39,9 +39,11 @@ def are_left_out(batch: Batch, data: bytes) -> bool:
     """
     if batch.is_legacy or not batch.count or data[HEADER.size : HEADER.size + len(NO_RECORDS)] != NO_RECORDS:
         return False
-    # Without a valid checksum, zeros may also be what a disk lost.
+    # Only zeros are no mark: a disk may have lost the records. No checksum in four billion is zero.
     mark = data[HEADER.size + len(NO_RECORDS) : HEADER.size + MARK_SIZE]
-    return not data[HEADER.size + MARK_SIZE :].strip(b"\0") and (batch.crc_valid or mark == data[STORED_CRC])
+    if not mark.strip(b"\0") or data[HEADER.size + MARK_SIZE :].strip(b"\0"):
+        return False
+    return batch.crc_valid or mark == data[STORED_CRC]
 
 
 def kept_bytes(source: Source, end: int, on_legacy: Callable[[], None]) -> Iterator[tuple[int, bytes]]:
