@@ -48,7 +48,7 @@ def query(
         ...     "SELECT producer_id, sum(count) AS records FROM batches WHERE NOT is_control GROUP BY ALL ORDER BY ALL"
         ... )
         >>> kforensics.query(sql, logs="sample_logs/transactions-v2/broker-1", topic="hanging").to_pylist()
-        [{'producer_id': 12, 'records': Decimal('4')}]
+        [{'producer_id': 11, 'records': Decimal('2')}, {'producer_id': 12, 'records': Decimal('4')}]
     """
     if (store is None) == (logs is None):
         raise UsageError("a query is over a store or over logs; give one of them")
