@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
         failure="never",
     ),
 )
-def collect(
+def collect(  # long: one parameter per option
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="DIR", help="Log directories, folders of them, or globs.")
     ] = None,
