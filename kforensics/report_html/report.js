@@ -347,18 +347,6 @@
     if (!target) return;
     openAround(target);
     target.scrollIntoView();
-    linked = target;
-  }
-
-  // Charts are drawn when they come near, and then move what is below them: the target of a link stays where it is until
-  // the reader moves on.
-  let linked = null;
-
-  function keepTarget() {
-    new ResizeObserver(() => linked?.scrollIntoView()).observe(document.querySelector("main"));
-    for (const move of ["wheel", "touchmove", "keydown", "pointerdown"]) {
-      addEventListener(move, () => (linked = null), { capture: true, passive: true });
-    }
   }
 
   function followSections() {
@@ -391,7 +379,6 @@
     addEventListener("scroll", later, { passive: true });
     addEventListener("resize", later);
     document.addEventListener("toggle", later, true);
-    new ResizeObserver(later).observe(document.querySelector("main"));
     mark();
   }
 
@@ -487,7 +474,6 @@
   for (const link of document.querySelectorAll("a")) {
     link.addEventListener("click", () => link.hash === location.hash && openTarget());
   }
-  keepTarget();
   openTarget();
   followSections();
   document.documentElement.setAttribute("data-ready", "");
