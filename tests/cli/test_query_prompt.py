@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -30,12 +30,12 @@ class Terminal:
     def until(self, text: str) -> str:
         """Return what is shown, up to a text."""
         shown, deadline = "", time.monotonic() + 60
-        with selectors.DefaultSelector() as selector:  # select() refuses descriptors above 1,023
-            selector.register(self._descriptor, selectors.EVENT_READ)
-            while text not in shown:
-                assert time.monotonic() < deadline, shown
-                if selector.select(1):
-                    shown += os.read(self._descriptor, 1 << 16).decode()
+        waiting = select.poll()  # select.select refuses file descriptors above 1,023
+        waiting.register(self._descriptor, select.POLLIN)
+        while text not in shown:
+            assert time.monotonic() < deadline, shown
+            if waiting.poll(1000):
+                shown += os.read(self._descriptor, 1 << 16).decode()
         return shown
 
     def type(self, text: str) -> None:
