@@ -41,6 +41,7 @@ from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.splits import SPLIT_SIZE, SegmentSplit, splits_of
 from kforensics.forensics.partition.stored_chunks import ChunkKeeper
 from kforensics.parsers.files.file_systems import has_remote_clients
+from kforensics.render.output import deferred_signals
 
 # Takes the number of bytes that were read since the last call.
 Advance: TypeAlias = Callable[[int], object]
@@ -161,33 +162,8 @@ def _submit(executor: Executor, call: Callable[[], Result]) -> Future[Result]:
     interrupted while it starts, or while it takes a task from the queue, would not release a lock that the others wait
     for.
     """
-    with _deferred_interrupt():
+    with deferred_signals():
         return executor.submit(_interruptible, call)
-
-
-@contextmanager
-def _deferred_interrupt() -> Iterator[None]:
-    """Defer Ctrl-C, SIGTERM and SIGHUP until the end of the block.
-
-    Blocking the signal is not enough: a thread of Arrow may receive it, and Python then interrupts the main thread. An
-    interrupt between the start of the workers and that of the thread that ends them would leave workers for ever.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    # One that was installed by other code than Python's could not be restored.
-    numbers = [number for number in (*INTERRUPT, *ENDING) if signal.getsignal(number) is not None]
-    handlers = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in numbers}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for arrived in received:
-        signal.raise_signal(arrived)
 
 
 def _interruptible(call: Callable[[], Result]) -> Result:

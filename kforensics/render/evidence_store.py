@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +25,7 @@ from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
 from kforensics.parsers.tables.schemas import Table
-from kforensics.render.output import claimed, lock_part, part_path, remove_abandoned
+from kforensics.render.output import claimed, deferred_signals, lock_part, part_path, remove_abandoned
 
 MANIFEST = "manifest.json"
 DATASET_FILE = "part-0.parquet"
@@ -44,12 +45,13 @@ class EvidenceStore:
 
     def __init__(self, folder: Path) -> None:
         self._name, self._folder = folder, store_path(folder)
-        self._files = TableFiles(self._create_file)
         try:
             self._check_unused()
             with ExitStack() as unfinished:
                 self._temporary = unfinished.enter_context(created_part(self._folder))
                 self._check_unused()  # another process may have finished it in the meantime
+                # A reference to this store would keep its folder after an early Ctrl-C.
+                self._files = TableFiles(partial(_create_file, self._temporary))
                 self._held = unfinished.pop_all()
         except OSError as error:
             raise UsageError(f"cannot write {folder}: {error.strerror}; choose another path for --output") from error
@@ -112,9 +114,10 @@ class EvidenceStore:
             (self._temporary / MANIFEST).write_bytes(manifest_text(manifest, counts))
             self._temporary.replace(self._folder)  # which is empty, if it exists
 
-    def _create_file(self, table: Table) -> TableFile:
-        (self._temporary / table.name).mkdir()
-        return TableFile(self._temporary / table.name / DATASET_FILE, arrow_schema_of(table))
+
+def _create_file(folder: Path, table: Table) -> TableFile:
+    (folder / table.name).mkdir()
+    return TableFile(folder / table.name / DATASET_FILE, arrow_schema_of(table))
 
 
 def store_path(folder: Path) -> Path:
@@ -146,21 +149,28 @@ def created_part(folder: Path, is_kept: Callable[[Path], bool] = lambda _part: F
         OSError: the folder cannot be created.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with claimed(folder):
+    with claimed(folder), ExitStack() as unfinished:
         remove_abandoned(folder, is_kept)
-        while True:
-            part = part_path(folder)
-            part.mkdir()
-            descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            if lock_part(descriptor, part):
-                break
-            os.close(descriptor)
-        try:
-            yield part
-        finally:
-            if not is_kept(part):
-                shutil.rmtree(part, ignore_errors=True)
-            os.close(descriptor)
+        with deferred_signals():
+            part, descriptor = _created_folder(folder)
+            unfinished.callback(os.close, descriptor)
+            unfinished.callback(_remove_part, part, is_kept)
+        yield part
+
+
+def _created_folder(folder: Path) -> tuple[Path, int]:
+    while True:
+        part = part_path(folder)
+        part.mkdir()
+        descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        if lock_part(descriptor, part):
+            return part, descriptor
+        os.close(descriptor)
+
+
+def _remove_part(part: Path, is_kept: Callable[[Path], bool]) -> None:
+    if not is_kept(part):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:

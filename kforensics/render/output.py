@@ -7,10 +7,12 @@ import os
 import platform
 import re
 import select
+import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 from urllib.parse import unquote
@@ -23,6 +25,8 @@ from kforensics.parsers.files.input_paths import INSIDE, STDIN, is_archive_name,
 FILE_BUFFER_SIZE = 1 << 20
 # As many links as Linux follows.
 MAX_LINKS = 40
+# Signals that end a command.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Links to what a process has open, such as /dev/stdout.
 DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd")
 
@@ -187,18 +191,18 @@ def _special_file(output: Path) -> Iterator[IO[bytes]]:
 def _temporary_file(target: Path) -> Iterator[IO[bytes]]:
     with suppress(OSError):
         remove_abandoned(target)
-    temporary, stream = _created_file(target)
-    lock = os.dup(stream.fileno())  # closing a file on NFS may fail, so it is closed before it is renamed
-    try:
+    with ExitStack() as unfinished:
+        with deferred_signals():
+            temporary, stream = _created_file(target)
+            lock = os.dup(stream.fileno())  # closing a file on NFS may fail, so it is closed before it is renamed
+            unfinished.callback(os.close, lock)
+            unfinished.callback(temporary.unlink, missing_ok=True)
+            unfinished.callback(stream.close)
         with stream:
             with suppress(FileNotFoundError):
                 os.fchmod(lock, stat.S_IMODE(target.stat().st_mode) & 0o777)  # as before, not as the umask
             yield stream
         temporary.replace(target)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        os.close(lock)
 
 
 def _created_file(target: Path) -> tuple[Path, IO[bytes]]:
@@ -250,6 +254,14 @@ def claimed(folder: Path) -> Iterator[None]:
         OSError: the lock cannot be created.
     """
     lock = folder.with_name(f".{folder.name}.lock")
+    with ExitStack() as claim:
+        with deferred_signals():
+            claim.callback(_unlock, lock, _locked(lock, folder))
+        yield
+
+
+def _locked(lock: Path, folder: Path) -> int:
+    """Create the lock of a folder, and return its descriptor."""
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
@@ -260,16 +272,42 @@ def claimed(folder: Path) -> Iterator[None]:
                 f"another process is writing {folder}; wait until it has ended, or choose another folder for --output"
             ) from error
         except OSError:  # a file system without locks: the first to rename its folder wins
-            break
+            return descriptor
         if lock_part(descriptor, lock):
-            break
+            return descriptor
         os.close(descriptor)
+
+
+def _unlock(lock: Path, descriptor: int) -> None:
+    with suppress(OSError):
+        lock.unlink()
+    os.close(descriptor)
+
+
+@contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Defer Ctrl-C, SIGTERM and SIGHUP until the end of the block.
+
+    Between a call that creates a file or a process and the next statement, Python may raise KeyboardInterrupt, and
+    nothing would know of what was created. Blocking the signals is not enough: a thread of Arrow may receive them, and
+    Python then interrupts the main thread. In other threads nothing is raised.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    # One that was installed by other code than Python's could not be restored.
+    numbers = [number for number in ENDING if signal.getsignal(number) is not None]
+    handlers = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
-        with suppress(OSError):
-            lock.unlink()
-        os.close(descriptor)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for arrived in received:
+        signal.raise_signal(arrived)
 
 
 def remove_abandoned(target: Path, is_kept: Callable[[Path], bool] = lambda _path: False) -> None:

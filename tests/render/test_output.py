@@ -1,13 +1,21 @@
 import os
+import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from kforensics.errors import EngineError, InputError, OutputClosedError, UsageError
-from kforensics.render.output import check_output, open_output, part_path
+from kforensics.render.evidence_store import EvidenceStore
+from kforensics.render.output import check_output, claimed, open_output, part_path
+from kforensics.render.staged_store import StagedStore
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -27,6 +35,48 @@ def test_an_unfinished_file_is_removed(tmp_path: Path, failure: BaseException) -
         raise failure
     assert raised.type in (failure, type(failure))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("create", [claimed, open_output, EvidenceStore, StagedStore])
+def test_ctrl_c_at_any_moment_leaves_nothing(
+    create: Callable[[Any], AbstractContextManager[object]], tmp_path: Path
+) -> None:
+    """Between any two steps of the interpreter, from the call until the block begins."""
+    output = tmp_path / "output"
+    for step in count():
+        is_begun = _is_begun(lambda: create(str(output) if create is StagedStore else output), step)
+        assert list(tmp_path.iterdir()) == [], step
+        if is_begun:
+            assert step > 100
+            break
+
+
+def _is_begun(create: Callable[[], AbstractContextManager[object]], step: int) -> bool:
+    """Return whether the block of a context began before that many steps, at which Ctrl-C is sent, were done."""
+    steps = count()
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        if not frame.f_code.co_filename.endswith(
+            ("render/output.py", "render/evidence_store.py", "render/staged_store.py", "contextlib.py")
+        ):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and next(steps) == step:
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with create():
+            sys.settrace(before)
+            raise RuntimeError
+    except RuntimeError:
+        return True
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
 
 
 def test_an_existing_file_stays_if_the_new_one_is_unfinished(tmp_path: Path) -> None:
