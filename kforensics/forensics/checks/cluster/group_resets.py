@@ -58,8 +58,8 @@ CODES = by_name(
             "OFFSET_OUT_OF_RANGE and start where auto.offset.reset says: at the start of what is left, or at the end."
         ),
         benign=(
-            "A group that is no longer in use, a partition without records, or an application that commits only what "
-            "it has changed; the first two are information."
+            "A group that is no longer in use, a partition without records, or an application that commits only "
+            "partitions it made progress on; the first two are information."
         ),
     ),
 )

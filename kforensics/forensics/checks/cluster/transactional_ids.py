@@ -20,11 +20,11 @@ CODES = by_name(
     Code(
         "txnlog-fencing-loop",
         Severity.WARNING,
-        meaning="Producers with the same transactional id keep fencing each other, and none of them commits.",
+        meaning="Producers with the same transactional id keep fencing each other, and neither can commit.",
         remedy="Find the applications that use the id: each instance needs its own.",
         why=(
             "A producer that starts with a transactional id fences the previous one. Two instances with the "
-            "same id do this alternately, and neither can commit."
+            "same id do this alternately."
         ),
         benign="One application that crashes and restarts.",
     ),

@@ -24,15 +24,16 @@ CODES = by_name(
     Code(
         "unclean-election-loss",
         Severity.CRITICAL,
-        meaning="An unclean election cut off acknowledged records, and the replicas agree again.",
+        meaning="An unclean election truncated acknowledged records, and the replicas agree again.",
         remedy=(
             "Ask the producing applications to send the records again, and reset the groups that are beyond them. Set "
             "unclean.leader.election.enable to false if losing records is worse than waiting for the old leader."
         ),
         why=(
-            "A replica that was not in sync became leader, and the others truncated what it did not have. Producers "
-            "had got the answer that these records were safe, and consumers may have acted on them. Their offsets have "
-            "other records now, which a consumer that had read further does not get."
+            "A replica that was not in sync became leader, and the others truncated what it did not have. The replicas "
+            "have since converged, so comparing them no longer shows the loss. Producers had received acknowledgements "
+            "for these records, and consumers may have acted on them. Those offsets may hold different records now; a "
+            "consumer already past them never receives these."
         ),
         benign=(
             "The records were never acknowledged: the leader had not replicated them, and no group had read them. "

@@ -37,8 +37,8 @@ CODES = by_name(
         Severity.ERROR,
         meaning="A producer wrote with a lower epoch than before: a fenced instance got through.",
         remedy=(
-            "Look for output of two instances side by side, and with transactional ids for offsets that the "
-            "older instance committed."
+            "Look for interleaved output of two instances and, with transactional ids, for offsets committed by the "
+            "older one."
         ),
         why=(
             "A producer's epoch rises when another instance takes over, which fences the old one. A leader that "

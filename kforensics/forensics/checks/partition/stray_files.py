@@ -24,7 +24,7 @@ CODES = by_name(
     Code(
         "index-orphaned",
         Severity.INFO,
-        meaning="An index has no log of the same base offset.",
+        meaning="An index has no log with the same base offset.",
         why=(
             "A broker deletes such an index when it starts. It is of no use without its log, but it shows that there "
             "was a segment: if none of the other findings explains where the segment went, it is missing."

@@ -39,8 +39,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A timestamp is later than the time at which the files were copied.",
         remedy=(
-            "Set message.timestamp.after.max.ms: retention by time does not delete such a segment, and its "
-            "producers do not expire."
+            "Set message.timestamp.after.max.ms (since 3.6), which prevents new ones. To free the space now, use "
+            "DeleteRecords (kafka-delete-records.sh) or retention.bytes, which ignores timestamps."
         ),
         why=(
             "Retention by time uses the largest timestamp of a segment, so the segment stays until that time "

@@ -107,8 +107,8 @@ CODES = by_name(
         Severity.ERROR,
         meaning="Data arrived after the transaction it belongs to had ended.",
         remedy=(
-            "If it is still open it hangs. If the marker of a later transaction ended it, it has the outcome of "
-            "that transaction."
+            "If it is still open, follow txn-hanging. Otherwise it has the outcome of the transaction whose marker "
+            "ended it: check with the application whether that outcome is right."
         ),
         why=(
             "A produce request was delayed in the network and arrived after the coordinator had written the "

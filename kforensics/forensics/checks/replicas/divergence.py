@@ -30,8 +30,9 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="Replicas have different batches at the same offsets.",
         remedy=(
-            "Copy all replicas of {topic}-{partition} before a broker starts again. The one with the later leader "
-            "epoch is right: save what only the others have, and let them follow."
+            "Copy all replicas of {topic}-{partition} before a broker starts again. After an election the one with the "
+            "later leader epoch is right; of damaged bytes, the one whose checksums are valid. Save what only the "
+            "others have, and let them follow."
         ),
         why=(
             "Followers copy byte for byte, so replicas differ only after an unclean election, because of a tail "

@@ -24,7 +24,8 @@ CODES = by_name(
         meaning="A replica ends before the high watermark that another replica knows.",
         remedy=(
             "Keep the replica from becoming leader until it has fetched what it lacks from the other one, which would "
-            "otherwise truncate it. If it has been leader since, save what the other one has before that follows."
+            "otherwise truncate it. If it has been leader since, save the records that only the other replica has "
+            "before it starts following this one."
         ),
         why=(
             "Committed records were on all in-sync replicas. A replica that ends before them was not in sync, "
