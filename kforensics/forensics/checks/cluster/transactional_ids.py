@@ -55,7 +55,7 @@ CODES = by_name(
 
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {"txn-aborted-rate-high": transactions.CODES["txn-aborted-rate-high"]}
-# Ids with a single initialisation that are worth a finding, if they are the majority.
+# Ids with a single initialization that are worth a finding, if they are the majority.
 MANY = 100
 
 
@@ -83,7 +83,7 @@ def _loop(cluster: Cluster, coordinator: int, issue: StateIssue) -> PlacedFindin
         coordinator,
         issue.record,
         CODES["txnlog-fencing-loop"],
-        f"Transactional id {issue.record.transactional_id!r} was initialised more than 10 times within a minute, up to "
+        f"Transactional id {issue.record.transactional_id!r} was initialized more than 10 times within a minute, up to "
         f"offset {issue.record.offset}, without a committed transaction.",
         benign=("one application that crashes and restarts: possible",),
     )
@@ -100,7 +100,7 @@ def _churn(cluster: Cluster) -> Iterator[PlacedFinding]:
             yield cluster.at_coordinator(
                 last,
                 CODES["txnlog-id-churn"],
-                f"{count} of {total} transactional ids were initialised once and have at most one transaction.",
+                f"{count} of {total} transactional ids were initialized once and have at most one transaction.",
                 evidence={"ids": total, "used_once": count},
                 benign=("Kafka Streams with exactly_once_v1, pools of Flink: possible",),
             )

@@ -39,7 +39,7 @@ CODES = by_name(
         meaning="A producer used the same sequences for batches with different records.",
         remedy=(
             "Look for a client that restarted at sequence 0. Both batches are in the log, but a retry of either "
-            "may be taken for the other."
+            "may be mistaken for the other."
         ),
         why=(
             "A broker identifies a batch by producer id, epoch and sequence. If two different batches share "
@@ -54,7 +54,7 @@ CODES = by_name(
         remedy="Deduplicate in consumers that keep their results, and set enable.idempotence in the producer.",
         why=(
             "Without idempotence a producer that gets no response can only send again, and the broker cannot "
-            "recognise the retry. Whole batches that match record for record, including timestamps, are rarely "
+            "recognize the retry. Whole batches that match record for record, including timestamps, are rarely "
             "anything else."
         ),
         benign="Events that really repeat, with coarse timestamps: heartbeats, sensors.",

@@ -39,7 +39,7 @@ CODES = by_name(
         ),
         why=(
             "A leader that knows the producer accepts only the next sequence. So either the missing batches "
-            "were appended and lost again, usually by an unclean election, and acknowledged records are gone; "
+            "were appended and lost again, usually by an unclean election, and acknowledged records are lost; "
             "or the leader did not know the producer."
         ),
         benign=(
@@ -56,7 +56,7 @@ CODES = by_name(
             "producer.id.expiration.ms."
         ),
         why=(
-            "The producer resent a batch after a lost response, and the leader did not recognise it: it had "
+            "The producer resent a batch after a lost response, and the leader did not recognize it: it had "
             "expired the producer, or was newly elected without its state. Consumers get the records twice, "
             "even with exactly-once."
         ),
@@ -97,7 +97,7 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A batch has a producer id and no sequence.",
         remedy="Find out which client wrote it: no retry of this client is detected.",
-        why="Without a sequence no leader recognises a retry, so the producer id has no effect.",
+        why="Without a sequence no leader recognizes a retry, so the producer id has no effect.",
         benign="Implementations other than the Java client write such batches to __consumer_offsets.",
     ),
 )

@@ -68,7 +68,7 @@ CODES = by_name(
         "txnindex-extra-entry",
         Severity.ERROR,
         meaning=(
-            "A transaction index has an aborted transaction that is not in the log: the records it covers are "
+            "A transaction index lists an aborted transaction that is not in the log: the records it covers are "
             "hidden from consumers."
         ),
         remedy=f"Move the leadership to a replica whose index is right; then {FORCE_RECOVER}.",

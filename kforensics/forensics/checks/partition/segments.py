@@ -27,7 +27,7 @@ CODES = by_name(
     Code(
         "segment-missing",
         Severity.CRITICAL,
-        meaning="Offsets are missing between two segments: a segment, or the end of one, is gone.",
+        meaning="Offsets are missing between two segments: a segment, or the end of one, is missing.",
         remedy=REBUILD,
         why=(
             "Consumers skip from the last record before the gap to the first one after it, without an error. A "

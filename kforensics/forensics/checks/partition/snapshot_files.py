@@ -44,7 +44,7 @@ CODES = by_name(
         remedy="Stop the broker and move this snapshot away; keep an older valid one.",
         why=(
             "A snapshot is the producer state after all batches below its offset; later offsets could not be "
-            "known then. A broker that starts from it takes new batches for duplicates."
+            "known then. A broker that starts from it treats new batches as duplicates."
         ),
         benign="It was written by a broker before 2.0 (KAFKA-6683).",
     ),
@@ -52,7 +52,7 @@ CODES = by_name(
         "snapshot-absent",
         Severity.WARNING,
         meaning=(
-            "The log has producers and no snapshot of them: a broker that was shut down cleanly starts without "
+            "The log contains producers without a snapshot: a broker that was shut down cleanly starts without "
             "any producer state."
         ),
         remedy=(
@@ -62,7 +62,7 @@ CODES = by_name(
         why=(
             "After a clean shutdown a broker relies on its snapshots and replays nothing. Without a snapshot it "
             "starts without any producer: open transactions are forgotten and their data becomes visible, and "
-            "retries are not recognised."
+            "retries are not recognized."
         ),
         benign=(
             "The broker was not shut down cleanly, so it replays the log: then this is only information. Running "
@@ -74,7 +74,7 @@ CODES = by_name(
         "snapshot-stray",
         Severity.INFO,
         meaning="A snapshot belongs neither to a segment nor to the end of the log.",
-        why="Snapshots belong to the start of a segment or to the end of the log. The segment of this one is gone.",
+        why="Snapshots belong to the start of a segment or to the end of the log. The segment of this one is missing.",
         benign="Segments were deleted or merged; the broker removes the snapshot at its next startup.",
     ),
 )

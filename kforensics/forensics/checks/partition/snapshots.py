@@ -104,9 +104,9 @@ CODES = by_name(
     Code(
         "snapshot-extra-producer",
         Severity.INFO,
-        meaning="A snapshot has a producer that is not in the log.",
+        meaning="A snapshot contains a producer that is not in the log.",
         why=(
-            "The producer's batches are gone because of retention, DeleteRecords or cleaning; it stays in "
+            "The producer's batches were removed by retention, DeleteRecords or cleaning; it stays in "
             "snapshots until it expires."
         ),
         benign="Nearly always. Only in a log that is complete from its first offset it is not.",

@@ -67,8 +67,8 @@ CODES = by_name(
         ),
         why=(
             "A broker renames a folder to -stray if its topic id is missing or unknown to the metadata, or if the "
-            "metadata has the partition on other brokers. It then serves an empty partition in its place, or copies it "
-            "from the leader. Its log has one warning of that."
+            "metadata assigns the partition to other brokers. It then serves an empty partition in its place, or "
+            "copies it from the leader. Its log contains one warning of that."
         ),
         benign="The folder was put there on purpose, or the topic was deleted while the broker was down.",
     ),
@@ -90,7 +90,7 @@ CODES = by_name(
         remedy=f"{COPY} Put the directory.id back that meta.properties had: the metadata log names it. {FORECAST}",
         why=(
             "Since 3.7 the metadata names the log directory of each replica by its directory id. If meta.properties "
-            "has another one, the controller takes the directory for lost. With the topic id of another topic in a "
+            "has another one, the controller treats the directory as lost. With the topic id of another topic in a "
             "folder, the broker stops applying the metadata."
         ),
         benign="None is known.",
@@ -109,19 +109,19 @@ CODES = by_name(
     Code(
         "start-torn-tail",
         Severity.ERROR,
-        meaning="The log has a torn end, which a broker that was shut down cleanly does not cut off when it starts.",
+        meaning="The log has a torn end, which a broker that was shut down cleanly does not truncate when it starts.",
         remedy=f"{COPY} Delete .kafka_cleanshutdown, so that the broker recovers the log before it writes. {FORECAST}",
         why=(
             "After a clean shutdown a broker does not read its logs. It ignores bytes that are no whole batch and "
-            "appends the next records after them; it acknowledges these records, and the next recovery cuts them off "
-            "together with the torn end."
+            "appends the next records after them; it acknowledges these records, and the next recovery truncates "
+            "them together with the torn end."
         ),
         benign="None is known: a clean shutdown leaves no torn end. A failing disk, a tool or a full copy target does.",
     ),
     Code(
         "start-cuts-log",
         Severity.ERROR,
-        meaning="A broker that starts takes the log for shorter than it is, without a warning.",
+        meaning="A broker that starts treats the log as shorter than it is, without a warning.",
         remedy=(
             f"{COPY} Delete the .index of the segment {{path}}: the broker then reads the segment and rebuilds it. "
             f"{FORECAST}"

@@ -70,7 +70,7 @@ CODES = by_name(
         "ts-append-regressed",
         Severity.INFO,
         meaning="Log append time goes back by more than broker clocks should differ.",
-        remedy="Check the time synchronisation of the brokers.",
+        remedy="Check the time synchronization of the brokers.",
         why=(
             "The leader writes its own clock, and the clock went back, usually because a broker with another "
             "clock became leader."
