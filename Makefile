@@ -66,7 +66,6 @@ check: $(VENV)/dev.stamp ## check format, lint, types, import contract, security
 	$(if $(NOTEBOOKS),$(RUN) nbstripout --verify $(NOTEBOOKS))
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_prose.py
-	$(if $(COGGED),$(RUN) cogapp --check --diff $(COGGED))
 
 audit-deps: $(VENV)/audit.stamp ## look up all pinned versions in the database of known vulnerabilities; needs a network
 	$(RUN) pip_audit --strict --no-deps --disable-pip --requirement constraints.txt

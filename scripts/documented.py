@@ -1,6 +1,6 @@
 """Makes the generated parts of the documents: console blocks, tables, layouts, findings. `make docs` calls it with cog.
 
-The tests run the same functions and compare the results, so that no document is out of date. Each part starts and ends
+A test lets cog check every page, so that no document is out of date. Each part starts and ends
 with an empty line, because it is between two comments.
 """
 

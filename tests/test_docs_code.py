@@ -6,7 +6,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -74,34 +73,6 @@ def test_the_example_of_compose_reads_only() -> None:
     service = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))["services"]["kforensics"]
     assert service["read_only"]
     assert [volume for volume in service["volumes"] if volume.startswith("kafka-data:")] == ["kafka-data:/evidence:ro"]
-
-
-@dataclass
-class _Cog:
-    """Takes what the code of a page gives to cog."""
-
-    text: str = ""
-
-    def out(self, text: str, **_: bool) -> None:
-        """Keep a text."""
-        self.text += text
-
-
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        pytest.param(code, shown, id=f"{page.stem}-{number}")
-        for page in PAGES
-        for number, (code, shown) in enumerate(CALCULATED.findall(page.read_text(encoding="utf-8")))
-        if "scripts.documented" not in code
-    ],
-)
-def test_text_that_a_page_calculates_is_what_it_shows(code: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it leaves to ``scripts.documented`` is compared elsewhere."""
-    monkeypatch.chdir(ROOT)
-    cog = _Cog()
-    exec(code, {"cog": cog})  # noqa: S102  # it is ours
-    assert cog.text.strip() == shown.strip(), "run make docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_id)
