@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
-
-import pytest
 
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
@@ -17,6 +15,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile, discover
 from lab.places import SAMPLES
 from tests.forensics.batch_notation import NOW
+from tests.forensics.with_partitions import Test, with_partitions
 
 __all__ = ["HOUR", "SAMPLES", "each_sample", "partitions_under", "random_leader_log", "state_of", "state_under"]
 
@@ -53,10 +52,9 @@ def _samples() -> tuple[Partition, ...]:
     return tuple(partition for folder in written for partition in partitions_under(folder))
 
 
-def each_sample() -> pytest.MarkDecorator:
-    """Return a mark that runs a test with each sample ``partition`` that a real broker wrote."""
-    params = [pytest.param(sample, id=str(Path(sample.folder).relative_to(SAMPLES))) for sample in _samples()]
-    return pytest.mark.parametrize("partition", params)
+def each_sample() -> Callable[[Test], Test]:
+    """Return a decorator that runs a test with each sample ``partition`` that a real broker wrote."""
+    return with_partitions((str(Path(sample.folder).relative_to(SAMPLES)), sample) for sample in _samples())
 
 
 def random_leader_log(dice: Random, longest: int) -> str:

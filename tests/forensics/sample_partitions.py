@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary
 from kforensics.parsers.files.source import open_source
@@ -20,6 +18,7 @@ from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from lab.places import SAMPLES
 from tests.forensics.batch_notation import snapshot_boundary
+from tests.forensics.with_partitions import Test, with_partitions
 from tests.reference.fold import Replay, fold
 from tests.reference.replay_values import BatchSummary, batch_summary
 
@@ -134,10 +133,9 @@ ALL_PARTITIONS = tuple(_partitions())
 PARTITIONS = tuple(partition for partition in ALL_PARTITIONS if partition.history_complete)
 
 
-def _each(samples: Iterable[Partition]) -> pytest.MarkDecorator:
-    """Return the mark that runs a test with each of some partitions."""
-    params = [pytest.param(sample, id=sample.folder.relative_to(SAMPLES).as_posix()) for sample in samples]
-    return pytest.mark.parametrize("partition", params)
+def _each(samples: Iterable[Partition]) -> Callable[[Test], Test]:
+    """Return a decorator that runs a test with each of some partitions."""
+    return with_partitions((sample.folder.relative_to(SAMPLES).as_posix(), sample) for sample in samples)
 
 
 IN_SYNC = tuple(partition for partition in PARTITIONS if partition.is_in_sync)

@@ -94,8 +94,9 @@ def test_results_of_samples_do_not_depend_on_the_page_size(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = values(evaluate(partition))
-    use_small_pages(monkeypatch)
-    assert values(evaluate(partition)) == expected
+    with monkeypatch.context() as patches:
+        use_small_pages(patches)
+        assert values(evaluate(partition)) == expected
 
 
 @pytest.mark.slow
