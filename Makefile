@@ -30,7 +30,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack onefile release constraints clean
+.PHONY: help demo demo-spark test thorough quick fuzz check audit-deps fix docs site man samples forecast-truth bench scale notebooks jupyter build wheels pack onefile release constraints clean
 
 help: ## print this list
 	@echo "make TARGET, where TARGET is one of"
@@ -49,6 +49,9 @@ test: $(VENV)/test.stamp ## install the test dependencies, Java included, and ru
 	@sh scripts/s3_server.sh >/dev/null || true # the script prints the reason
 	@sh scripts/chromium.sh $(BIN)/python >/dev/null || true # the script prints the reason
 	sh scripts/with_java.sh $(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+thorough: ## run all tests with all their cases, which takes over an hour; before a release
+	KFORENSICS_THOROUGH=1 $(MAKE) test
 
 quick: $(VENV)/test.stamp ## run one case of each test that needs neither Java, Spark nor a browser, in a minute
 	$(RUN) pytest --quick --numprocesses auto --quiet

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.thorough import IS_THOROUGH
+
 ROOT = Path(__file__).resolve().parent.parent
 NOT_QUICK = ("java", "spark", "browser", "exhaustive", "slow")
 # A module whose tests are all left out; some compile kernels when they are imported.
@@ -54,12 +56,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Skip tests that need Java if there is none, with the message of scripts/with_java.sh; select for ``--quick``."""
     if config.getoption("--quick"):
         _select_quick(config, items)
+    if not IS_THOROUGH:
+        _leave_to_thorough(config, items)
     reason = os.environ.get("KFORENSICS_WITHOUT_JAVA")
     if not reason:
         return
     for item in items:
         if item.get_closest_marker("java") or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _leave_to_thorough(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,8 +17,9 @@ from lab.golden.tools import TOOLS, DumpTool
 from lab.places import CACHE
 from tests.kafka_dump.imitation import run
 from tests.kafka_dump.segments import TIME, batch, index, time_index
+from tests.thorough import share
 
-CASES = 40
+CASES = share(40, 4)
 BASE = "00000000000000000100"
 NUMBERS = (0, 1, -1, 7, 100, 2**31 - 1, -(2**31))
 

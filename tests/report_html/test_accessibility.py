@@ -31,7 +31,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(script.stdout.strip()).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module", params=["incidents", "healthy", "thousand"])
+@pytest.fixture(scope="module")
 def report(request: pytest.FixtureRequest, store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the report of a store with many incidents, of a healthy one, and of one with 1,000 partitions."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -55,7 +55,17 @@ def _violations(axe: str, browser: Browser, report: Path, size: tuple[int, int],
         return list(found["violations"])
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (WIDE, "dark"), (NARROW, "light")], ids=str)
+@pytest.mark.parametrize(
+    ("report", "size", "scheme"),
+    [
+        ("incidents", WIDE, "light"),
+        ("incidents", NARROW, "light"),
+        ("healthy", WIDE, "light"),
+        ("thousand", WIDE, "dark"),
+    ],
+    indirect=["report"],
+    ids=str,
+)
 def test_axe_finds_nothing_serious(
     browser: Browser, axe: str, report: Path, size: tuple[int, int], scheme: str
 ) -> None:
@@ -68,6 +78,7 @@ def test_axe_finds_nothing_serious(
     assert serious == []
 
 
+@pytest.mark.parametrize("report", ["healthy"], indirect=True)
 def test_axe_finds_buttons_and_links_without_a_name(browser: Browser, axe: str, report: Path, tmp_path: Path) -> None:
     """So that a report in which it finds nothing is one that it has examined."""
     page = report.read_text(encoding="utf-8").replace("<main>", '<main><p><a href="#x"></a><button></button></p>', 1)

@@ -15,6 +15,7 @@ from tests.command import SAMPLES
 from tests.forensics.forge import file_of, forge, patch
 from tests.parsers.builders import GZIP, ZSTD
 from tests.spark.source_tables import planned, read, read_of
+from tests.thorough import some
 
 SCENARIOS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden")
 MIXED = ("damaged", "legacy-2.7", "transactions-v2")
@@ -43,7 +44,7 @@ def _by_place(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", some(SCENARIOS, 3))
 def test_splits_do_not_show(scenario: str) -> None:
     found = kforensics.dump(SAMPLES / scenario)
     for table in LOG_TABLES:
@@ -89,7 +90,7 @@ def test_a_damaged_log_cut_anywhere_has_the_same_rows_and_damage(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("scenario", "kernels"),
-    [*((scenario, "always") for scenario in SCENARIOS), *((scenario, "never") for scenario in MIXED)],
+    [*((scenario, "always") for scenario in some(SCENARIOS, 3)), *((scenario, "never") for scenario in MIXED)],
 )
 def test_what_is_selected_is_what_a_filter_leaves(scenario: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers that lie, timestamps out of order and logs of formats 0 and 1 included."""

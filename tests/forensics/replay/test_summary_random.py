@@ -14,11 +14,12 @@ from tests.forensics.batch_notation import columns_of, rows_of, values_of
 from tests.forensics.replay.random_logs import random_log
 from tests.forensics.replay.split_replay import replay_in_chunks, replay_values
 from tests.reference.fold import fold
+from tests.thorough import share
 
 pytestmark = pytest.mark.exhaustive
 
 SEEDS = range(8)
-LOGS = 6_300
+LOGS = share(6_300, 6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -34,7 +35,7 @@ def test_merged_chunks_equal_the_reference_replay(seed: int) -> None:
         counts.update(Anomaly(row[0]).name for row in expected["anomalies"])
         counts.update({name: len(values) for name, values in expected.items()})
     # Random logs without the rows to be compared must not pass this test.
-    rare = {name: counts[name] for name in (*Anomaly.__members__, *counts) if counts[name] < 50}
+    rare = {name: counts[name] for name in (*Anomaly.__members__, *counts) if counts[name] < LOGS // 126}
     assert rare == {}
 
 

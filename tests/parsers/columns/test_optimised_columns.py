@@ -25,6 +25,7 @@ from kforensics.parsers.tables.schemas import TABLES
 from lab.places import SAMPLES
 from tests.parsers.builders import CODECS, batches, legacy_segment, sealed
 from tests.reference.construct_decoder import reference_header, reference_records
+from tests.thorough import some
 
 pytestmark = pytest.mark.exhaustive
 
@@ -133,7 +134,7 @@ def test_every_flipped_bit(name: str, reseal: bool) -> None:
     head, rest = data[:size], data[size:]
     # Only bytes after the checksum are covered by it.
     first = 21 if reseal else 0
-    for bit in range(8 * first, 8 * size):
+    for bit in some(range(8 * first, 8 * size)):
         broken = bytearray(head)
         broken[bit // 8] ^= 1 << bit % 8
         same((sealed(bytes(broken)) if reseal else bytes(broken)) + rest)

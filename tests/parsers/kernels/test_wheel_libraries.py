@@ -33,7 +33,7 @@ assert load_kernels(print) is not None
 maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "r-xp" in line]
 print([Path(name).name for name in maps if "/kernels-" in name], sorted({"numba", "llvmlite"} & sys.modules.keys()))
 from tests.kafka_dump.test_optimised_text import DATA, LOGS, dumped, forced_kernels
-for path in LOGS[::9]:
+for path in LOGS[::23]:
     dump, _ = dumped(path.read_bytes(), DATA, forced_kernels, str(path))
     print(path.name, dump)
 """
@@ -78,7 +78,7 @@ def printed(package: Path, tmp_path: Path, **variables: str) -> list[str]:
 def test_every_library_prints_the_same_without_a_compiler(installed: Path, tmp_path: Path) -> None:
     """That for any processor is chosen on request."""
     first, *expected = printed(installed, tmp_path)
-    assert len(expected) > 100
+    assert len(expected) > 40
     portable = printed(installed, tmp_path, KFORENSICS_PORTABLE_KERNELS="1")
     assert portable == [f"{NAMES[-1:]} []", *expected]
     assert first in [f"{[name]} []" for name in NAMES]

@@ -32,6 +32,7 @@ from tests.spark.audits import (
 )
 from tests.spark.clusters import standalone_cluster
 from tests.spark.object_store import object_store
+from tests.thorough import some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +95,7 @@ def test_the_verdict_of_a_replica_includes_what_others_show(
     assert worst == critical
 
 
+@pytest.mark.thorough
 def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
     _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
 
@@ -159,7 +161,7 @@ def _named(dtype: Any, rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> l
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", some(range(2)))
 def test_splits_of_any_size_down_to_one_batch(
     spark: SparkSession, tmp_path: Path, seed: int, request: pytest.FixtureRequest
 ) -> None:
@@ -194,6 +196,7 @@ def test_replicas_report_the_same_duplicates(spark: SparkSession, tmp_path: Path
     assert "'broker_id': 3," not in text
 
 
+@pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_records_of_all_samples_in_the_smallest_splits(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
@@ -205,6 +208,7 @@ def test_records_of_all_samples_in_the_smallest_splits(
     _assert_same(audit_here(spark, wanted), expected, request)
 
 
+@pytest.mark.thorough
 @pytest.mark.exhaustive
 def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
     tmp_path: Path, request: pytest.FixtureRequest
@@ -270,16 +274,19 @@ def test_settings_are_those_of_the_audit_in_process(
 
 @pytest.mark.parametrize(
     "selected",
-    [
-        ("transactions-v0", ("open", "hanging")),
-        ("transactions-v0/broker-1/hanging-0", ()),
-        ("transactions-v0/broker-1/hanging-0/00000000000000000000.log", ()),
-        ("groups", ("__consumer_offsets",)),
-        ("unclean-election", ("lossy",)),
-        ("unclean-election/broker-3/lossy-0", ()),
-        ("producer-expiry", ("gap",)),
-        ("remote-retention", ("kept",)),
-    ],
+    some(
+        [
+            ("transactions-v0", ("open", "hanging")),
+            ("transactions-v0/broker-1/hanging-0", ()),
+            ("transactions-v0/broker-1/hanging-0/00000000000000000000.log", ()),
+            ("groups", ("__consumer_offsets",)),
+            ("unclean-election", ("lossy",)),
+            ("unclean-election/broker-3/lossy-0", ()),
+            ("producer-expiry", ("gap",)),
+            ("remote-retention", ("kept",)),
+        ],
+        2,
+    ),
 )
 @pytest.mark.parametrize("alone", [False, True])
 def test_what_is_around_a_selection_counts_as_in_process(
