@@ -189,7 +189,7 @@ def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
 def test_explain_says_of_offsets_and_producers_what_an_audit_says(scenario: str) -> None:
     investigation = an_hour_later(scenario)
     shown = {name: Audited.of(investigation).rows(name) for name in ("lso", "transactions", "producers")}
-    for partition in investigation.partitions:
+    for partition in some(investigation.partitions, 3):
         (lso,), folder = shown["lso"][partition.folder], partition.folder
         transactions = some(shown["transactions"].get(folder, [])[-20:], 4)
         for offset in {lso["log_start_offset"], *(row["first_offset"] for row in transactions)} - {-1}:

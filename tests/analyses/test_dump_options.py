@@ -177,7 +177,7 @@ def test_every_filter_selects_the_same(
     if request.selection.key and "batch" in output:
         pytest.skip("keys are those of records")
     assert same(replace(request, paths=part(list(OUTPUTS), output)), monkeypatch) > (15 if request.limit is None else 0)
-    assert same(replace(request, paths=mutated), monkeypatch)
+    assert same(replace(request, paths=mutated), monkeypatch) or request.limit is not None
 
 
 @pytest.mark.parametrize("output", PAYLOAD_OUTPUTS)
