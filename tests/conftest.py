@@ -122,7 +122,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"rows that Spark and one process give alike: {figures}")
     if examined:
         figures = ", ".join(f"{count} {what}" for what, count in examined.items())
-        terminalreporter.write_line(f"held against live brokers and the files they wrote: {figures}")
+        terminalreporter.write_line(f"checked against live brokers and the files they wrote: {figures}")
     if compared:
         tools = ", ".join(f"{tool}: {count}" for tool, count in sorted(compared.items()))
         terminalreporter.write_line(f"compared with Kafka's own dump tools: {sum(compared.values())} outputs ({tools})")
