@@ -17,7 +17,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.log_chunk import LogChunk
 from kforensics.forensics.partition.log_summary import Collector, log_summary
 from kforensics.forensics.partition.partition_files import LogDir, Partition
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from kforensics.parsers.columns.batch_columns import COMMIT, NO_CONTROL, BatchColumns, column_dtype
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.log.log_rows import Place
@@ -146,7 +146,7 @@ def _log_chunk(made: Made, segment: int, collectors: tuple[Collector, ...]) -> L
     batches = _batches(made.producers, segment)
     # What is open at the end would be looked for in the file.
     batches = batches[: made.producers] if segment == made.segments - 1 else batches
-    return LogChunk((), log_summary(batches, SCOPE.rules, collectors), *summarise(batches))
+    return LogChunk((), log_summary(batches, SCOPE.rules, collectors), *summarize(batches))
 
 
 def _batches(producers: int, segment: int) -> BatchColumns:

@@ -104,9 +104,9 @@ POOL_THRESHOLD = 1 << 32
 def audit_size(investigation: Investigation, request: AuditRequest) -> int:
     """Return how many bytes :func:`audit_results` reads."""
     partitions = investigation.partitions
-    neighbours = investigation.neighbours if request.checks == "all" else ()
+    neighbors = investigation.neighbors if request.checks == "all" else ()
     copies = copies_among(partitions, investigation.clusters) if request.copies else ()
-    return sum(item.size for item in (*partitions, *neighbours, *copies))
+    return sum(item.size for item in (*partitions, *neighbors, *copies))
 
 
 def audit_results(
@@ -117,7 +117,7 @@ def audit_results(
     Replicas are compared first, because the verdict of each includes what the comparison found.
 
     Partitions that belong to a cluster with coordinators have their final results at the end. Until then they yield
-    rows that do not count as a partition. Neighbours are evaluated for what they show about the partitions; they have
+    rows that do not count as a partition. Neighbors are evaluated for what they show about the partitions; they have
     no results of their own.
 
     Args:
@@ -160,15 +160,15 @@ def _partitions(
     cluster_inputs: list[ClusterInput] = []
     if clusters:
         alone = replace(scope, records=False)
-        for result in partition_results(investigation.neighbours, alone, advance, processes=processes):
+        for result in partition_results(investigation.neighbors, alone, advance, processes=processes):
             cluster_inputs += [result.cluster_input] if result.cluster_input else []
-    neighbours = {cluster_input.result.folder for cluster_input in cluster_inputs}
+    neighbors = {cluster_input.result.folder for cluster_input in cluster_inputs}
     for result in partition_results(partitions, keeping, advance, processes=processes, split_size=request.split_size):
         if result.cluster_input:
             cluster_inputs.append(result.cluster_input)
         yield replace(result, cluster_input=None)
     resolved = resolve_deferred(cluster_inputs, rules)
-    yield from (result for result in resolved if result.folder not in neighbours)
+    yield from (result for result in resolved if result.folder not in neighbors)
 
 
 def _processes(investigation: Investigation, request: AuditRequest) -> int | None:

@@ -177,7 +177,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
             UsageError: a log does not have the offset or time.
         """
         by_cluster: dict[str, list[Partition]] = {}
-        for partition in (*investigation.partitions, *investigation.neighbours):
+        for partition in (*investigation.partitions, *investigation.neighbors):
             by_cluster.setdefault(investigation.clusters.name_of(partition), []).append(partition)
         if self.points and self.points[0].path is not None:
             copies = [_copy_under(str(point.path), by_cluster) for point in self.points]

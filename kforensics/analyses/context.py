@@ -26,7 +26,7 @@ class _Known:
     """What the logs of a cluster show.
 
     Attributes:
-        members: its partitions, neighbours included.
+        members: its partitions, neighbors included.
         coordinators: the histories of its transaction coordinators.
         rules: the limits in all its log directories.
         partition_count: number of partitions of ``__transaction_state``, None if unknown.
@@ -45,7 +45,7 @@ class Context:
     Most partitions have no open transaction, and then nothing is read.
 
     Attributes:
-        investigation: the partitions and their neighbours.
+        investigation: the partitions and their neighbors.
         on_unreadable: takes the error of a log that cannot be read; it is left out.
     """
 
@@ -120,7 +120,7 @@ class Context:
         investigation = self.investigation
         cluster = investigation.clusters.name_of(partition)
         if cluster not in self._known:
-            everything = (*investigation.partitions, *investigation.neighbours)
+            everything = (*investigation.partitions, *investigation.neighbors)
             self._known[cluster] = self._read(
                 [
                     member

@@ -245,8 +245,8 @@ def _selected(partitions: Sequence[Partition], subject: Subject) -> tuple[Partit
 
 
 def coordinators_among(investigation: Investigation) -> tuple[Partition, ...]:
-    """Return the available partitions of ``__transaction_state``, neighbours included."""
-    everything = (*investigation.partitions, *investigation.neighbours)
+    """Return the available partitions of ``__transaction_state``, neighbors included."""
+    everything = (*investigation.partitions, *investigation.neighbors)
     return tuple(
         partition for partition in everything if partition.place.topic == TRANSACTION_STATE and partition.has_log
     )

@@ -77,7 +77,7 @@ def answer_groups(
         UsageError: no log of a group coordinator is under the paths, none has the group, or there is no such topic.
     """
     reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
-    everything = [one for one in (*investigation.partitions, *investigation.neighbours) if one.has_log]
+    everything = [one for one in (*investigation.partitions, *investigation.neighbors) if one.has_log]
     coordinators = [one for one in everything if one.place.topic == CONSUMER_OFFSETS]
     if not coordinators and reader.is_complete:
         raise UsageError(f"no partition of {CONSUMER_OFFSETS} is under the paths; add its log directory")

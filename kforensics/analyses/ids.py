@@ -122,7 +122,7 @@ def _partitions_of(reader: PartitionReader, name: str) -> Iterator[NamePartition
     """Yield the partition of a name as transactional id and as group, in each cluster."""
     investigation = reader.investigation
     members = defaultdict[str, list[Partition]](list)
-    for partition in (*investigation.partitions, *investigation.neighbours):
+    for partition in (*investigation.partitions, *investigation.neighbors):
         members[investigation.clusters.name_of(partition)].append(partition)
     kinds = (
         ("transactional id", TRANSACTION_STATE, STATE_PARTITIONS),

@@ -68,7 +68,7 @@ def evaluate_topic_keys(
     groups = _by_topic(investigation.partitions, question.topics)
     _check_count(groups, question)
     check_records((one for partitions in groups.values() for one in partitions), "keys")
-    metadata = topics_in((*investigation.partitions, *investigation.neighbours)) if groups else {}
+    metadata = topics_in((*investigation.partitions, *investigation.neighbors)) if groups else {}
     if investigation.progress is not None:
         investigation.progress.expect({one.folder: one.size for partitions in groups.values() for one in partitions})
     for (_, topic_id), partitions in groups.items():

@@ -12,7 +12,7 @@ from kforensics.analyses.settings import KnownSettings, with_given, with_remote_
 from kforensics.analyses.surroundings import (
     CONTEXT_TOPICS,
     FileTime,
-    neighbours_of,
+    neighbors_of,
     newest_file,
     partitions_around,
 )
@@ -88,7 +88,7 @@ class Investigation:
         return self.rules if self.settings is None else self.settings.rules
 
     @cached_property
-    def neighbours(self) -> tuple[Partition, ...]:
+    def neighbors(self) -> tuple[Partition, ...]:
         """Logs of coordinators and of the cluster's metadata that are not to be analyzed.
 
         They are under the paths, in the log directories around them, or in others of the same cluster. They show what
@@ -98,10 +98,10 @@ class Investigation:
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The clusters that the partitions and their neighbours belong to."""
+        """The clusters that the partitions and their neighbors belong to."""
         from kforensics.forensics.audit.cluster_membership import Clusters  # most questions are about one partition
 
-        return Clusters.of((*self.partitions, *self.neighbours))
+        return Clusters.of((*self.partitions, *self.neighbors))
 
     def of(self, partitions: Sequence[Partition]) -> Investigation:
         """Return the investigation of some of the partitions."""
@@ -261,7 +261,7 @@ def _remote_metadata(files: Sequence[FoundFile], found: Sequence[Partition]) -> 
 
 def _context_around(files: Sequence[FoundFile]) -> list[Partition]:
     """Return the logs of coordinators and of metadata around some files."""
-    return neighbours_of({file.log_dir for file in files}, {folder_of(file) for file in files})
+    return neighbors_of({file.log_dir for file in files}, {folder_of(file) for file in files})
 
 
 def as_of_notes(

@@ -30,7 +30,7 @@ from kforensics.parsers.files.source import open_source
 __all__ = [
     "CONTEXT_TOPICS",
     "FileTime",
-    "neighbours_of",
+    "neighbors_of",
     "newest_among",
     "newest_around",
     "newest_file",
@@ -80,7 +80,7 @@ def newest_around(log_dirs: Iterable[str | None], paths: Sequence[str]) -> FileT
     return max((time for log_dir in partly for time in _file_times(log_dir)), default=None)
 
 
-def neighbours_of(log_dirs: Iterable[str | None], folders: Collection[str]) -> list[Partition]:
+def neighbors_of(log_dirs: Iterable[str | None], folders: Collection[str]) -> list[Partition]:
     """Return the partitions of CONTEXT_TOPICS in some log directories, and in others of the same cluster.
 
     Args:
@@ -156,7 +156,7 @@ def _same_clusters(log_dirs: Iterable[str]) -> set[str]:
 
     A folder that has a partition of the same broker again is another copy of it, from another time.
     """
-    # The brokers of a cluster are each other's neighbours: their files are read once.
+    # The brokers of a cluster are each other's neighbors: their files are read once.
     properties_of, partitions_in = cache(_properties), cache(_partition_names)
     log_dirs, found = set(log_dirs), set[str]()
     own = {folders_of(log_dir).identity(log_dir) for log_dir in log_dirs}  # however they are spelled

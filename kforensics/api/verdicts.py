@@ -193,7 +193,7 @@ def explain(  # one parameter per option of the command
     Args:
         paths: log directories, partition folders, files, archives, globs or URIs.
         offset: an offset of one partition, or several as a range or as text, such as ``"100:200"`` without 200. Of
-            several, neighbours with the same story are one row.
+            several, neighbors with the same story are one row.
         producer_id: a producer.
         transactional_id: a transactional id; the log of its coordinator must be under the paths.
         at: the high watermark at which to evaluate an offset; None for the end of the log.

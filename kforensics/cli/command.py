@@ -59,7 +59,7 @@ Color = Annotated[
     str,
     typer.Option(
         metavar="WHEN",
-        help="Colours in text: auto (on a terminal, without NO_COLOR), always or never.",
+        help="Colors in text: auto (on a terminal, without NO_COLOR), always or never.",
         rich_help_panel=OUTPUT,
     ),
 ]

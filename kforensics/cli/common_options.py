@@ -150,7 +150,7 @@ class CommonOptions(SharedOptions):
         """Return where text is shown.
 
         Raises:
-            UsageError: there is no such choice of colours.
+            UsageError: there is no such choice of colors.
         """
         screen = Screen.of(is_file=self.output is not None, color=self.color)
         return replace(screen, zone=self.zone(), shows_all=self.show_all, is_wide=self.wide, command=self.repeated)
@@ -347,7 +347,7 @@ def _evidence(found: Investigation, settings: Sequence[Setting]) -> Iterator[str
     size = sum(file.size or 0 for file in found.files)
     files, partitions = format_count(len(found.files), "file"), format_count(len(found.partitions), "partition")
     yield f"evidence: {files}, {format_size(size)}, under the paths; {partitions} to analyze"
-    logs = sorted(partition.folder for partition in found.neighbours)
+    logs = sorted(partition.folder for partition in found.neighbors)
     yield f"logs of coordinators and of the metadata beside them: {', '.join(logs) or 'none'}"
     yield settings_sentence(settings)
     yield clock_sentence(found.rules)

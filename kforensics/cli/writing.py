@@ -69,7 +69,7 @@ def write_lines(lines: Iterable[str], out: IO[bytes], screen: Screen | None = No
         screen: where they are shown; None leaves them as they are.
     """
     shown = iter(lines if screen is None else screen.lines(lines))
-    sink = TextSink(out if screen is None or not screen.is_coloured else unguarded(out))
+    sink = TextSink(out if screen is None or not screen.is_colored else unguarded(out))
     while batch := list(islice(shown, BATCH)):
         sink.write("\n".join((*batch, "")))
     sink.flush()

@@ -1,4 +1,4 @@
-"""Java behaviour that is visible in the output of Kafka's tools: exceptions, paths, and the order of hash tables."""
+"""Java behavior that is visible in the output of Kafka's tools: exceptions, paths, and the order of hash tables."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _table_size(capacity: int) -> int:
 
 
 def java_path(path: str) -> str:
-    """Return a path as ``java.io.File`` normalises it: without doubled and trailing slashes."""
+    """Return a path as ``java.io.File`` normalizes it: without doubled and trailing slashes."""
     shown = re.sub("/+", "/", path)
     return shown if shown == "/" else shown.rstrip("/")
 

@@ -62,7 +62,7 @@ class BlockLines(NamedTuple):
         text: the lines as UTF-8; the next block overwrites them.
         first_offset: the first record offset, or -1 if records were not read.
         last_offset: the last record offset, or -1 if records were not read.
-        gaps: pairs of neighbouring record offsets that are not consecutive.
+        gaps: pairs of neighboring record offsets that are not consecutive.
         rows: the number of record lines, or of batch lines if records are not printed.
     """
 

@@ -162,7 +162,7 @@ class PlainRun:
         self._last_offset = lines.last_offset
 
     def _note_gap(self, path: str, offset: int) -> None:
-        """Add two neighbouring offsets to the summary if they are not consecutive, unless a filter makes gaps."""
+        """Add two neighboring offsets to the summary if they are not consecutive, unless a filter makes gaps."""
         if self._selection == EVERYTHING and self._last_offset is not None and offset != self._last_offset + 1:
             self._summaries.gap(path, self._last_offset, offset)
         self._last_offset = offset

@@ -86,7 +86,7 @@ class Summaries:
         self._not_found.add(self.absolute(path), index_offset, log_offset)
 
     def gap(self, path: str, first: int, second: int) -> None:
-        """Add two neighbouring record offsets that are not consecutive."""
+        """Add two neighboring record offsets that are not consecutive."""
         self._gaps.add(self.absolute(path), first, second)
 
     def note(self, text: str) -> None:

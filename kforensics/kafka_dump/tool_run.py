@@ -189,7 +189,7 @@ def _log_text(path: str, options: _LogOptions, style: DumpStyle, note_gap: NoteG
         path: the file.
         options: what to print.
         style: the release to imitate.
-        note_gap: is called with each pair of neighbouring offsets that are not consecutive.
+        note_gap: is called with each pair of neighboring offsets that are not consecutive.
 
     Raises:
         JavaError: the tool ends with an exception.

@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
-    """Return a matrix of transactions and partitions, coloured by the outcome in each partition.
+    """Return a matrix of transactions and partitions, colored by the outcome in each partition.
 
     It shows thirty transactions: those that are not atomic, or possibly not, first, then the latest. A transaction is
     hanging in a partition if it is open there and its coordinator has ended it, or has no such transaction.

@@ -173,7 +173,7 @@ def _size_name(size: int) -> str:
 
 
 def _codec_color(rows: ChartRows, **options: Any) -> alt.Color:
-    """Return the colours of the codecs that are drawn; each codec has the same one in every chart."""
+    """Return the colors of the codecs that are drawn; each codec has the same one in every chart."""
     codecs = [codec for codec in CODEC_COLORS if any(row["compression"] == codec for row in rows)]
     scale = alt.Scale(domain=codecs, range=[CODEC_COLORS[codec] for codec in codecs])
     return alt.Color("compression:N", scale=scale, **options)

@@ -24,7 +24,7 @@ from kforensics.plots.chart import (
     tooltips,
 )
 
-# From best to worst: a cell of a file has the colour of its worst byte.
+# From best to worst: a cell of a file has the color of its worst byte.
 STATE_COLORS = {"read": "#009e73", "empty": "#ccc", "lost within a batch": "#e69f00", "not decoded": "#a50f2d"}
 EMPTY_REASONS = ("zeros", "zero-tail")
 MAX_FILES, FILE_HEIGHT = 40, 22
@@ -33,7 +33,7 @@ MAX_CELLS = 400
 
 
 def damage_map(files: Tabular, damage: Tabular) -> Plot:
-    """Return a bar for each damaged file, coloured by what its bytes are; the forty worst files at most.
+    """Return a bar for each damaged file, colored by what its bytes are; the forty worst files at most.
 
     Args:
         files: the table ``files``.

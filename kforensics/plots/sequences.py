@@ -33,7 +33,7 @@ STEP_COLORS = {
     "gap": "#a50f2d",
     "repeat": "#e69f00",
 }
-# Producers with a colour of their own.
+# Producers with a color of their own.
 MAX_PRODUCERS = 9
 SEQUENCE_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence")
 ID, EPOCH, BASE_OFFSET, LAST_OFFSET, BASE_SEQUENCE, LAST_SEQUENCE = range(len(SEQUENCE_COLUMNS))
@@ -146,7 +146,7 @@ def _sequence_step(newest: int, sequence: int) -> str:
 
 
 def _shown_runs(runs: ChartRows) -> ChartRows:
-    """Return the runs to show: gaps and repeats first, then the longest; all but some producers share a colour."""
+    """Return the runs to show: gaps and repeats first, then the longest; all but some producers share a color."""
     limit = MAX_MARKS // 2
     rank = {"gap": 0, "repeat": 0}
     if len(runs) > limit:

@@ -31,7 +31,7 @@ from kforensics.plots.chart import (
 )
 
 NO_BLOCKER, ANOTHER_PRODUCER, SEVERAL_PRODUCERS = "nothing", "another producer", "several producers"
-# Producers with a name and colour of their own, and the spans that are labelled: the widest ones.
+# Producers with a name and color of their own, and the spans that are labeled: the widest ones.
 MAX_NAMED, MAX_LABELS = 8, 8
 # A step takes up to three points of the line and one span. Of too many steps, those drawn alone, and the bins in which
 # the others are merged.
@@ -61,7 +61,7 @@ def lso(
 ) -> Plot:
     """Return the last stable offset by high watermark: the line is flat while a transaction blocks it.
 
-    A transaction that blocks it is a coloured span with its transactional id or producer id. If there are too many
+    A transaction that blocks it is a colored span with its transactional id or producer id. If there are too many
     steps, narrow ones are merged.
 
     Args:
@@ -109,7 +109,7 @@ def lso_over_time(  # noqa: PLR0913  # tables, and the partition to show
     """Return last stable offset and log end offset over time, as if batches were replicated immediately.
 
     Time is the largest timestamp so far. With CreateTime it is the clock of the producers. A transaction that blocks
-    the last stable offset is a coloured span with its transactional id or producer id.
+    the last stable offset is a colored span with its transactional id or producer id.
 
     Args:
         history: the table ``lso_history``.
@@ -179,7 +179,7 @@ def _layers(
 def _steps(
     starts: NumberArray, ends: NumberArray, stable: NumberArray, producers: NumberArray, names: list[str]
 ) -> ChartRows:
-    """Return a row for each step, or for several neighbouring steps if there are too many.
+    """Return a row for each step, or for several neighboring steps if there are too many.
 
     A step is drawn from its first high watermark to the first one of the next step; the last step to the log end.
     """
@@ -215,7 +215,7 @@ def _line_points(steps: ChartRows) -> Iterator[dict[str, Any]]:
 
 
 def _merged_steps(starts: NumberArray, ends: NumberArray) -> NumberArray:
-    """Return the first step of each group of neighbouring steps that share a line."""
+    """Return the first step of each group of neighboring steps that share a line."""
     count = len(starts)
     if count <= MAX_STEPS:
         return np.arange(count)

@@ -42,7 +42,7 @@ LONGEST_TRANSACTION = 1 << 31
 INCIDENTS, DAMAGE, FEATURES, BROKERS, CONTROLLERS = "incidents", "damage", "features", "brokers", "controllers"
 ELECTIONS, PRODUCER_IDS, TRANSACTIONS = "elections", "producer ids", "transactions"
 ACTIVE, SHOWN_FEATURE = "broker active", "feature"
-# What marks mean, in the order of the legend. Distinguishable with red-green colour blindness.
+# What marks mean, in the order of the legend. Distinguishable with red-green color blindness.
 COLORS = {
     "critical": "#a50f2d",
     "error": "#d55e00",

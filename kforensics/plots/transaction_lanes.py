@@ -28,7 +28,7 @@ from kforensics.plots.chart import (
     tooltips,
 )
 
-# Distinguishable with red-green colour blindness.
+# Distinguishable with red-green color blindness.
 TRANSACTION_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#a50f2d"}
 OUTCOMES = sorted(TRANSACTION_COLORS)
 MAX_LANES, LANE_HEIGHT = 30, 22
@@ -66,7 +66,7 @@ def transactions(
     """Return transactions as bars from their first record to their marker; open ones extend to the end.
 
     Producers with open or aborted transactions have the first lanes; with more than thirty producers the last ones
-    share a lane. If there are too many transactions, open and long ones keep their bars, and neighbours with the same
+    share a lane. If there are too many transactions, open and long ones keep their bars, and neighbors with the same
     outcome are merged.
 
     Args:
@@ -191,4 +191,4 @@ def _timeless_note(count: int) -> str:
 
 def _merged_note(bars: ChartRows, count: int) -> str:
     merged = sum(bar["transactions"] for bar in bars if bar["transactions"] > 1)
-    return f"{merged} of {count} transactions are merged with their neighbours" if merged else ""
+    return f"{merged} of {count} transactions are merged with their neighbors" if merged else ""

@@ -85,8 +85,8 @@ def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterat
     yield from _wrapped(printable(row["what"]), view, None if view.has_findings else view.what_lines)
     counts = f"{format_count(row['partition_count'], 'partition')}{_brokers(row)}"
     where = f"{counts}, {format_count(row['findings'], 'finding')}: {row['partitions']}"
-    labelled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
-    for label, text in labelled.items():
+    labeled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
+    for label, text in labeled.items():
         if text and view.has_findings:
             yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view)
         elif text:

@@ -1,4 +1,4 @@
-"""Fits lines of text to a terminal: its width, its colours, commands on lines of their own, and times in a zone."""
+"""Fits lines of text to a terminal: its width, its colors, commands on lines of their own, and times in a zone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CommandWords: TypeAlias = tuple[tuple[str, ...], ...]
 DEFAULT_WIDTH = 80
 MIN_WIDTH = 40
 COMMAND = "$ "
-COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan", "command": "bold"}
+COLORS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan", "command": "bold"}
 WHEN = ("auto", "always", "never")
 # A time in UTC as ``format_time`` writes it; a line does not break within one, nor within a duration or a size.
 UTC_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{3})? UTC\b")
@@ -49,7 +49,7 @@ class Line(str):
     """A line of text with what a terminal shows it by.
 
     Attributes:
-        style: a severity, or ``command``; its first word is shown in that colour, a command as a whole.
+        style: a severity, or ``command``; its first word is shown in that color, a command as a whole.
         hang: how far the rest of the line is indented if it is wrapped.
     """
 
@@ -71,7 +71,7 @@ class Screen:
 
     Attributes:
         width: characters of a line, None if lines are not wrapped.
-        is_coloured: whether severities have a colour.
+        is_colored: whether severities have a color.
         zone: the time zone of times; None for UTC.
         shows_all: whether lists are complete.
         is_wide: whether tables have all columns.
@@ -79,7 +79,7 @@ class Screen:
     """
 
     width: int | None = None
-    is_coloured: bool = False
+    is_colored: bool = False
     zone: tzinfo | None = None
     shows_all: bool = False
     is_wide: bool = False
@@ -124,7 +124,7 @@ class Screen:
 
         Args:
             is_file: whether the text goes to a file.
-            color: ``auto`` for colours on a terminal only, ``always`` or ``never``.
+            color: ``auto`` for colors on a terminal only, ``always`` or ``never``.
 
         Raises:
             UsageError: there is no such choice.
@@ -133,18 +133,18 @@ class Screen:
             raise UsageError(f"--color {color!r} is not one of {', '.join(WHEN)}")
         is_terminal = not is_file and sys.stdout.isatty()
         # https://no-color.org: any value but an empty one
-        has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return cls(None if is_file else terminal_width(), color == "always" or (color == "auto" and has_colour))
+        has_color = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return cls(None if is_file else terminal_width(), color == "always" or (color == "auto" and has_color))
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield lines as the screen shows them; those in colour have escape sequences."""
-        colour = _painter() if self.is_coloured else None
+        """Yield lines as the screen shows them; those in color have escape sequences."""
+        color = _painter() if self.is_colored else None
         for line in lines:
             text = self.in_zone(line)
             if not text.isprintable():
                 text = _line(printable(text), line)  # from here on, control characters are this package's own
             parts = [str(text)] if self.width is None else wrapped(text, self.width)
-            yield from parts if colour is None else _coloured(line, parts, colour)
+            yield from parts if color is None else _colored(line, parts, color)
 
 
 def terminal_width() -> int | None:
@@ -259,18 +259,18 @@ def _zoned(match: re.Match[str], *, zone: tzinfo) -> str:
 
 
 def _painter() -> Callable[[str, str], str]:
-    from rich.color import ColorSystem  # only a terminal has colours
+    from rich.color import ColorSystem  # only a terminal has colors
     from rich.style import Style
 
     def paint(text: str, style: str) -> str:
-        return Style.parse(COLOURS[style]).render(text, color_system=ColorSystem.STANDARD)
+        return Style.parse(COLORS[style]).render(text, color_system=ColorSystem.STANDARD)
 
     return paint
 
 
-def _coloured(line: str, parts: list[str], paint: Callable[[str, str], str]) -> Iterator[str]:
+def _colored(line: str, parts: list[str], paint: Callable[[str, str], str]) -> Iterator[str]:
     style = line.style if isinstance(line, Line) else ""
-    if style not in COLOURS:
+    if style not in COLORS:
         yield from parts
         return
     text, indent = parts[0], _indent(parts[0])

@@ -41,7 +41,7 @@ __all__ = [
 
 # The launcher of Spark adds this variable to the options for Java, before those of its properties.
 OPTIONS = "SPARK_SUBMIT_OPTS"
-# Java does so little in an audit that optimised compilation costs more than it saves: half of its processor time. Its
+# Java does so little in an audit that optimized compilation costs more than it saves: half of its processor time. Its
 # classes take 150 MB of metaspace; with a smaller initial size it pauses several times to look for classes to unload.
 QUICK_COMPILE = "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 

@@ -27,7 +27,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
 from kforensics.forensics.duplicates.partition_duplicates import sequence_duplicates
 from kforensics.forensics.duplicates.record_reader import HiddenTransactionArray, RecordReader, hidden_transactions
 from kforensics.forensics.replay.boundary import EMPTY
-from kforensics.forensics.replay.finalising import finalise
+from kforensics.forensics.replay.finalizing import finalize
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import joined_rows
 from kforensics.parsers.columns.batch_columns import BatchColumns
@@ -332,7 +332,7 @@ def partition_of(paths: Sequence[str]) -> Partition:
     empty = Partition(paths, np.empty(0, ANOMALY), np.empty(0, TRANSACTION))
     for chunk in empty.batches():
         replay.add(chunk)
-    final = finalise(replay.summary(), EMPTY)
+    final = finalize(replay.summary(), EMPTY)
     rows = joined_rows([replay.rows(), final.rows]).in_order()
     aborted = rows.transactions[rows.transactions["outcome"] != TransactionOutcome.COMMITTED]
     return Partition(paths, rows.anomalies, np.concatenate([aborted, final.open_transactions]))

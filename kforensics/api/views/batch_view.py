@@ -1,4 +1,4 @@
-"""Shows a batch in a notebook: its bytes in hex, each in the colour of its field, and the fields with their values.
+"""Shows a batch in a notebook: its bytes in hex, each in the color of its field, and the fields with their values.
 
 The value of a field is described too: attribute bits by name, times in UTC, deltas as the values they lead to.
 """
@@ -39,8 +39,8 @@ from kforensics.render.payloads import row_converter
 MAX_RECORDS, MAX_BYTES, MAX_FIELD_BYTES = 10, 1024, 16
 HEADINGS = ("", "position", "field", "bytes", "value", "meaning")
 HEX_LINE_BYTES = 16
-# Pale enough for black text; neighbours differ in more than hue.
-FIELD_COLOURS = (
+# Pale enough for black text; neighbors differ in more than hue.
+FIELD_COLORS = (
     "#ffd6d6",
     "#cfe8ff",
     "#fff3b0",
@@ -144,10 +144,10 @@ class BatchView:
         for group in self.groups:
             yield element("tr", element("td"), element("td", element("b", group.title), style=CELL_STYLE))
             for field in group.fields:
-                colour = element("td", style=f"{field_style(next(indexes[group.unpacked]))}; padding: 0 0.5em")
+                color = element("td", style=f"{field_style(next(indexes[group.unpacked]))}; padding: 0 0.5em")
                 texts = _cells(self._batch, group, field)
                 cells = (element("td", text, style=CELL_STYLE, title=field.doc or None) for text in texts)
-                yield element("tr", colour, joined(*cells))
+                yield element("tr", color, joined(*cells))
 
     @property
     def _byte_ranges(self) -> Iterator[tuple[list[str], list[FieldBytes], int]]:
@@ -186,7 +186,7 @@ def _cells(batch: Batch, group: FieldGroup, field: FieldBytes) -> Iterator[str]:
 
 def field_style(index: int) -> str:
     """Return the CSS of the n-th field."""
-    return f"background: {FIELD_COLOURS[index % len(FIELD_COLOURS)]}; color: #111"
+    return f"background: {FIELD_COLORS[index % len(FIELD_COLORS)]}; color: #111"
 
 
 def hex_table(fields: Sequence[FieldBytes], limit: int, size: int) -> Markup:

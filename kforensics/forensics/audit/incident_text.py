@@ -126,7 +126,7 @@ def _remedy(
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]]) -> str:
-    """Return partitions as text, neighbouring numbers of a topic as ranges, up to a limit.
+    """Return partitions as text, neighboring numbers of a topic as ranges, up to a limit.
 
     >>> partition_list({"orders": [2, 0, 1], "a": [-1]})
     'a, orders-0 to orders-2'

@@ -1,4 +1,4 @@
-"""Evaluate the keys of topics: group partitions by topic, summarise their keys, and run the checks of the keys."""
+"""Evaluate the keys of topics: group partitions by topic, summarize their keys, and run the checks of the keys."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ A name is no proof: whoever may write to a cluster may take any name. Rules, by 
 - MirrorMaker 2, ``MirrorMakerConfig``: the same with the group.id ``<source>-mm2`` and connectors named by their class.
 - Flink, ``TransactionalIdFactory``: ``<prefix>-<subtask>-<number>``, where the number counts checkpoints, or the
   transactions that are in use at once if the naming strategy is pooling. ``KafkaCommitter`` commits what a checkpoint
-  contains, with the producer id and epoch from there, ``TransactionAborter`` initialises the other ids.
+  contains, with the producer id and epoch from there, ``TransactionAborter`` initializes the other ids.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ start_timestamp int64 start of its last transaction in ms; null if there is none
 partitions string partitions of its ongoing transaction, with commas; null if there is none
 first_timestamp int64 time of its first available record in ms
 last_timestamp int64 time of its last record in ms
-inits int64 number of initialisations
+inits int64 number of initializations
 transactions int64 transactions
 committed int64 transactions committed in all partitions
 aborted int64 transactions aborted in all partitions

@@ -40,7 +40,7 @@ class _Piece:
 class ExternalSort:
     """Takes rows in any order; rows with equal keys keep the order in which they were added.
 
-    Optimised for rows that are nearly sorted. Half of the memory limit is for the newest rows, before which late ones
+    Optimized for rows that are nearly sorted. Half of the memory limit is for the newest rows, before which late ones
     may still belong; older rows go to a temporary file, piece by piece. Late rows stay in memory. If there are very
     many of them they become a sorted run of their own, and all runs are merged at the end.
 

@@ -42,7 +42,7 @@ class Code:
             ``{producer_id}``, ``{path}`` and ``{transactional_id}`` are replaced by those of the finding. Empty if no
             action is needed.
         why: cause and consequences, for the page of findings.
-        benign: harmless causes that can look the same, and how to recognise them.
+        benign: harmless causes that can look the same, and how to recognize them.
     """
 
     name: str

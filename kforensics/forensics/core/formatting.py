@@ -41,7 +41,7 @@ def format_time_ms(timestamp_ms: int) -> str:
     return f"{timestamp_ms} ms" if second is None else f"{second}.{timestamp_ms % SECOND_MS:03} UTC"
 
 
-# Neighbouring records of a log often have the same second.
+# Neighboring records of a log often have the same second.
 @lru_cache(maxsize=1 << 12)
 def _utc_second(seconds: int) -> str | None:
     try:

@@ -19,7 +19,7 @@ unread_batches int64 batches whose records cannot all be read
 keys int64 distinct keys
 astray_keys int64 keys that are misplaced under every partition count
 late_keys int64 keys written here by the old partition count after the topic grew
-keys_apart int64 keys that are in another partition, too, counted once for each neighbour in time
+keys_apart int64 keys that are in another partition, too, counted once for each neighbor in time
 last_old_offset int64 last record that only an earlier count places here; null, like the next three, if none
 last_old_timestamp int64 its time in ms, or the largest earlier time
 first_new_offset int64 first record that only the current count places here

@@ -1,6 +1,6 @@
 """Observations: compact, mergeable rows about batches that match a check's collector.
 
-A collector looks at a chunk of batches, or at neighbouring batches, with NumPy over whole columns. Kinds that can match
+A collector looks at a chunk of batches, or at neighboring batches, with NumPy over whole columns. Kinds that can match
 millions of batches are aggregated, one row per kind and producer; the others are listed. Once the whole partition is
 known, the check decides which observations become findings.
 """

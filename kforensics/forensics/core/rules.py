@@ -51,7 +51,7 @@ class Rules:
         clock_skew_ms: maximum difference between the clocks of brokers.
         copied_ms: when the files of the partition were copied at the earliest, by their modification times; None if
             they say nothing.
-        ancient_ms: maximum age of a batch relative to its neighbours.
+        ancient_ms: maximum age of a batch relative to its neighbors.
         many_open_transactions: number of simultaneously open transactions that is reported.
         many_segments: number of segments spanned by one transaction that is reported.
         near_exhaustion: producer epoch from which exhaustion is reported.

@@ -160,7 +160,7 @@ hidden_records int64 records hidden from read_committed consumers; null if none 
 lost_records int64 records that are lost, cannot be read, or will be truncated
 repeated_records int64 records that were written twice
 partition_count int64 number of partitions
-partitions string the first partitions, neighbouring ones as ranges
+partitions string the first partitions, neighboring ones as ranges
 brokers string the first broker ids as a JSON list; null if none are known, like the next four columns
 transactional_ids string the first transactional ids as a JSON list
 producer_ids string the first producer ids as a JSON list

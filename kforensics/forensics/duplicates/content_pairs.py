@@ -19,7 +19,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
     run_starts,
 )
 from kforensics.forensics.duplicates.record_reader import RECORD_ENTRY, RecordEntryArray
-from kforensics.forensics.replay.neighbour_anomalies import SEQUENCE_COUNT
+from kforensics.forensics.replay.neighbor_anomalies import SEQUENCE_COUNT
 from kforensics.parsers.columns.hash_columns import EMPTY_RECORD, NON_EMPTY
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
@@ -45,7 +45,7 @@ __all__ = [
 
 CONTENT_PAIR = np.dtype([("first", RECORD_ENTRY), ("second", RECORD_ENTRY)])
 ContentPairArray: TypeAlias = "npt.NDArray[np.void]"
-# A duplicate that may still be joined with its neighbours.
+# A duplicate that may still be joined with its neighbors.
 DUPLICATE_RUN = np.dtype(
     [
         *((name, DUPLICATE[name]) for name in DUPLICATE.names or ()),

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class DuplicateLevel(IntEnum):
-    """How two copies are recognised as duplicates."""
+    """How two copies are recognized as duplicates."""
 
     SEQUENCE = 0
     CONTENT_RETRY = 1

@@ -33,7 +33,7 @@ from kforensics.forensics.duplicates.duplicate_rows import (
 from kforensics.forensics.duplicates.record_reader import RecordReader, hidden_transactions
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
-from kforensics.forensics.replay.neighbour_anomalies import SEQUENCE_COUNT
+from kforensics.forensics.replay.neighbor_anomalies import SEQUENCE_COUNT
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.columns.content_hash import mix_bits
@@ -293,7 +293,7 @@ def _sequence_keys(rows: StructArray, sequences: IntArray, producers: IntArray) 
 
 
 def _pairs(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchArray]:
-    """Return the earlier and the later batch of each pair: nearest neighbours of the same identity.
+    """Return the earlier and the later batch of each pair: nearest neighbors of the same identity.
 
     If a read_committed consumer receives the later batch but not the earlier one, the later batch is also paired with
     the nearest earlier one that the consumer receives.
@@ -301,14 +301,14 @@ def _pairs(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchA
     rows = rows[np.lexsort([rows["producer_epoch"], rows["producer_id"]])]
     rows["rank"] = np.arange(len(rows))
     rows = rows[np.lexsort([rows[name] for name in reversed(IDENTITY)])]
-    first, second = _neighbours(rows)
-    visible_first, visible_second = _neighbours(rows[~rows["is_hidden"]])
-    # The others are neighbours among all batches, too.
+    first, second = _neighbors(rows)
+    visible_first, visible_second = _neighbors(rows[~rows["is_hidden"]])
+    # The others are neighbors among all batches, too.
     is_new = ~np.isin(visible_second["base_offset"], second["base_offset"][~first["is_hidden"]])
     return np.concatenate([first, visible_first[is_new]]), np.concatenate([second, visible_second[is_new]])
 
 
-def _neighbours(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchArray]:
+def _neighbors(rows: ComparedBatchArray) -> tuple[ComparedBatchArray, ComparedBatchArray]:
     first, second = rows[:-1], rows[1:]
     same = second["base_offset"] - first["base_offset"] < SEQUENCE_COUNT
     for name in IDENTITY:

@@ -1,7 +1,7 @@
 """Replays the metadata log of a KRaft cluster, with a snapshot, into the image of the cluster at an offset or a time.
 
 Rules: ``MetadataLoader`` and ``MetadataBatchLoader``. The records of a transaction take effect when it ends; those of
-an aborted or open one do not. A broker honours an abort only if it is the last record of its batch; otherwise it keeps
+an aborted or open one do not. A broker honors an abort only if it is the last record of its batch; otherwise it keeps
 the records. Kafka applies only committed records, and no file has the high watermark of this log: the image at its end
 includes what a leader may not have committed.
 """

@@ -19,7 +19,7 @@ from kforensics.forensics.partition.snapshot_records import boundary_states, sna
 from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore, sort_by_marker
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, BoundaryKind
-from kforensics.forensics.replay.finalising import FinalReplay
+from kforensics.forensics.replay.finalizing import FinalReplay
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
 from kforensics.parsers.format.array_types import IntArray

@@ -1,4 +1,4 @@
-"""Recognises partitions whose records were left out when they were copied, so that no check takes them for empty."""
+"""Recognizes partitions whose records were left out when they were copied, so that no check takes them for empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks of a partition's log, summarised wherever they are read, and merged in log order.
+"""Chunks of a partition's log, summarized wherever they are read, and merged in log order.
 
 A log is cut at the offsets of its snapshots, so that the state there can be compared with them, and where several
 workers share a segment.
@@ -20,7 +20,7 @@ from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Par
 from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import ReplayRows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from kforensics.forensics.replay.summary import ReplaySummary
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
@@ -34,7 +34,7 @@ __all__ = ["ChunkJoiner", "ChunkMerger", "LogChunk", "ReadTask", "log_chunks"]
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """How to read and summarise a partition.
+    """How to read and summarize a partition.
 
     Attributes:
         partition: its files.
@@ -77,7 +77,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class LogChunk(Portable):
-    """A chunk of the log, summarised.
+    """A chunk of the log, summarized.
 
     Attributes:
         cuts: offsets, usually of snapshots, at which the log was cut before the chunk. It is the first chunk of its
@@ -171,7 +171,7 @@ def _chunk(
     if batches is None:
         return LogChunk(cuts, replace(LogSummary.empty(), damage=damage), ReplaySummary.empty(), ReplayRows.of())
     log = replace(log_summary(batches, task.rules_here, task.collectors), damage=damage)
-    producers, rows = summarise(batches, sequences=task.checks_sequences)
+    producers, rows = summarize(batches, sequences=task.checks_sequences)
     evidence = NO_EVIDENCE
     if watch:
         evidence = watch.see(batches)

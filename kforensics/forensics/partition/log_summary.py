@@ -1,4 +1,4 @@
-"""A summary of all batches of a partition that forms a monoid: parts summarised anywhere merge in log order.
+"""A summary of all batches of a partition that forms a monoid: parts summarized anywhere merge in log order.
 
 Rule: section "partition-wide summary" of ``docs/design.md``. A summary has a fixed size, plus one row per segment,
 leader epoch, chunk and observation.
@@ -69,18 +69,18 @@ class Collector:
 
     Attributes:
         batches: takes a chunk of batches.
-        neighbours: takes two chunks of the same length; each batch of the second follows the same batch of the first.
+        neighbors: takes two chunks of the same length; each batch of the second follows the same batch of the first.
         markers: the same for transaction markers with no other marker between them.
     """
 
     batches: Callable[[BatchColumns, Rules], Iterable[ObservationArray]] | None = None
-    neighbours: Callable[[BatchColumns, BatchColumns, Rules], Iterable[ObservationArray]] | None = None
+    neighbors: Callable[[BatchColumns, BatchColumns, Rules], Iterable[ObservationArray]] | None = None
     markers: Callable[[BatchColumns, BatchColumns, Rules], Iterable[ObservationArray]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LogSummary(Portable):
-    """All batches of a part of a partition, summarised.
+    """All batches of a part of a partition, summarized.
 
     Attributes:
         first: the first batch as columns of length 1, or of length 0 if there is none.
@@ -174,7 +174,7 @@ def log_summary(batches: BatchColumns, rules: Rules, collectors: Sequence[Collec
 
 def _observations(
     batches: BatchColumns,
-    neighbours: tuple[BatchColumns, BatchColumns],
+    neighbors: tuple[BatchColumns, BatchColumns],
     markers: BatchColumns,
     rules: Rules,
     collectors: Sequence[Collector],
@@ -183,8 +183,8 @@ def _observations(
     for collector in collectors:
         if collector.batches:
             observations.extend(collector.batches(batches, rules))
-        if collector.neighbours:
-            observations.extend(collector.neighbours(*neighbours, rules))
+        if collector.neighbors:
+            observations.extend(collector.neighbors(*neighbors, rules))
         if collector.markers and len(markers) > 1:
             observations.extend(collector.markers(markers[:-1], markers[1:], rules))
     return observations
@@ -311,8 +311,8 @@ def _boundary_observations(
 ) -> list[ObservationArray]:
     observations: list[ObservationArray] = []
     for collector in collectors:
-        if collector.neighbours:
-            observations.extend(collector.neighbours(left.last, right.first, rules))
+        if collector.neighbors:
+            observations.extend(collector.neighbors(left.last, right.first, rules))
         if collector.markers and len(left.last_marker) and len(right.first_marker):
             observations.extend(collector.markers(left.last_marker, right.first_marker, rules))
     return observations

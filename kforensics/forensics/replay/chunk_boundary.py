@@ -8,7 +8,7 @@ import numpy as np
 
 from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows, where_rows
 from kforensics.forensics.core.record_types import RECENT_BATCH, RECENT_BATCHES, Anomaly, AnomalyArray
-from kforensics.forensics.replay.neighbour_anomalies import (
+from kforensics.forensics.replay.neighbor_anomalies import (
     NO_ANOMALY,
     are_sequence_anomalies,
     compare_batches,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.replay.boundary import Boundary
-from kforensics.forensics.replay.finalising import FinalReplay, finalise_blocks
+from kforensics.forensics.replay.finalizing import FinalReplay, finalize_blocks
 from kforensics.forensics.replay.merging import BLOCK_SIZE, STEP_SIZE, join_blocks, merge_blocks
 from kforensics.forensics.replay.replay_rows import NO_TRANSACTIONS, ReplayRows, joined_rows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from kforensics.forensics.replay.summary import ReplaySummary
 from kforensics.parsers.columns.batch_columns import BatchColumns
 
@@ -41,7 +41,7 @@ class IncrementalReplay:
 
     def add(self, batches: BatchColumns) -> None:
         """Add the next chunk, ideally 10,000 to 100,000 batches."""
-        summary, rows = summarise(batches, sequences=self._sequences)
+        summary, rows = summarize(batches, sequences=self._sequences)
         self.add_summary(summary, rows)
 
     def add_summary(self, summary: ReplaySummary, rows: ReplayRows) -> None:
@@ -75,7 +75,7 @@ class IncrementalReplay:
         return transactions
 
     def final(self, boundary: Boundary, *, consume: bool = False) -> FinalReplay:
-        """Return what ``finalise`` returns for all chunks added so far, with less memory.
+        """Return what ``finalize`` returns for all chunks added so far, with less memory.
 
         Args:
             boundary: what is known about the log before the first chunk.
@@ -83,7 +83,7 @@ class IncrementalReplay:
         """
         self._merge_all()
         blocks = self._summaries[0]
-        return finalise_blocks(blocks if consume else blocks.copy(), boundary, min(self._block_size, STEP_SIZE))
+        return finalize_blocks(blocks if consume else blocks.copy(), boundary, min(self._block_size, STEP_SIZE))
 
     def _merge_all(self) -> None:
         while len(self._summaries) > 1:

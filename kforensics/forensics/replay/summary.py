@@ -2,7 +2,7 @@
 
 The events of a producer form a sequence ``s0 m1 s1 m2 s2 ... mk sk`` of transaction markers and the *open spans* of
 data batches between them. A span between two markers is complete, so its transaction is emitted as a row at once. Only
-``s0 m1``, ``sk`` and the first batch stay *unresolved* until the chunk is merged with its neighbours. A summary keeps
+``s0 m1``, ``sk`` and the first batch stay *unresolved* until the chunk is merged with its neighbors. A summary keeps
 them in one record of fixed size per producer.
 
 Offset gaps are counted from the start of the chunk, so the offsets missing between two events are a difference.

@@ -329,7 +329,7 @@ class DifferenceFinder:
         return Difference(first.number, second.number, kind, int(window.offsets[indexes[0]]), last, summaries)
 
     def _list(self, window: AlignedBatches, matches: IntArray) -> None:
-        """List the differences that no cleaner explains; neighbours of the same kind are one range."""
+        """List the differences that no cleaner explains; neighbors of the same kind are one range."""
         kinds = np.minimum(matches, BatchMatch.PARTIALLY_COMPACTED)
         for start, stop in _runs(kinds):
             match = int(kinds[start])

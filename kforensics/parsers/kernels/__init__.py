@@ -1,4 +1,4 @@
-"""The optimised decoder: numba kernels over raw bytes, compiled once per machine and loaded without numba.
+"""The optimized decoder: numba kernels over raw bytes, compiled once per machine and loaded without numba.
 
 Kernels decode only batches that pass every check and stop before anything else. The pure Python decoder handles the
 rest, because it can describe what is wrong.

@@ -19,7 +19,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-# All functions are optimised together at the end, so numba need not optimise each of them.
+# All functions are optimized together at the end, so numba need not optimize each of them.
 os.environ["NUMBA_OPT"] = "0"
 
 import llvmlite.binding as llvm
@@ -57,7 +57,7 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba shows mypy no typ
 
 
 def kernel_code() -> str:
-    """Return the code of all kernels, each under its own name, for any processor, not optimised."""
+    """Return the code of all kernels, each under its own name, for any processor, not optimized."""
     gc.disable()  # numba creates millions of objects and drops few
     context = cpu_target.target_context
     context.codegen()._library_class = _Library  # noqa: SLF001
@@ -102,7 +102,7 @@ def object_file(code: str, target: Target) -> bytes:
     )
     module.triple, module.data_layout = triple, str(machine.target_data)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    # Optimising across functions shows that no kernel raises. After the first pass has inlined functions, the second
+    # Optimizing across functions shows that no kernel raises. After the first pass has inlined functions, the second
     # one sees which are never called.
     for _ in range(2):
         builder.getModulePassManager().run(module, builder)

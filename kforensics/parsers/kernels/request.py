@@ -85,7 +85,7 @@ class Slots(NamedTuple):
     # In: the number of rows or record lines to stop after, 0 for none. In and out: those that are written.
     most_rows: int
     rows: int
-    # In: where pairs of neighbouring but not consecutive offsets go. In and out: number of pairs, first and last offset
+    # In: where pairs of neighboring but not consecutive offsets go. In and out: number of pairs, first and last offset
     # or -1.
     gaps: int
     gaps_capacity: int

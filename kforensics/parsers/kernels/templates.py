@@ -73,7 +73,7 @@ class Literal:
 START, KEY_BLOCK, LABEL = 0, 64, 192
 BLOCK, DIGEST, WORK_SIZE = 128, 16, 1024
 LABEL_LENGTH = 9
-# The parameters of BLAKE2b, which change the first word of its initialisation vector: the fractional parts of the
+# The parameters of BLAKE2b, which change the first word of its initialization vector: the fractional parts of the
 # square roots of the first eight primes.
 FAN_OUT_AND_DEPTH = 0x01010000
 VECTOR = (

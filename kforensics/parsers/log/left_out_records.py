@@ -39,7 +39,7 @@ def are_left_out(batch: Batch, data: bytes) -> bool:
     """
     if batch.is_legacy or not batch.count or data[HEADER.size : HEADER.size + len(NO_RECORDS)] != NO_RECORDS:
         return False
-    # Zeros may also be what a disk lost. One checksum in four billion is zero; its batch is not recognised.
+    # Zeros may also be what a disk lost. One checksum in four billion is zero; its batch is not recognized.
     mark = data[HEADER.size + len(NO_RECORDS) : HEADER.size + MARK_SIZE]
     if not mark.strip(b"\0") or data[HEADER.size + MARK_SIZE :].strip(b"\0"):
         return False

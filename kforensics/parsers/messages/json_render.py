@@ -86,7 +86,7 @@ def json_text(tree: Any) -> str:
 
 # Doubles are a port of `jdk.internal.math.FloatingDecimal.BinaryToASCIIBuffer` up to JDK 18, which does not always
 # print the shortest form. The names follow the original: the number is B / S, and M is half the distance to its
-# neighbour; all three are scaled to integers.
+# neighbor; all three are scaled to integers.
 _EXP_SHIFT: Final = 52
 _EXP_BIAS: Final = 1023
 _HIDDEN_BIT: Final = 1 << _EXP_SHIFT
@@ -195,7 +195,7 @@ def _quotient(fraction: int, exponent: int, significant: int, tail_zeros: int) -
     m2 = b2 - significant
     b2 -= fraction_bits - 1
     common = min(b2, s2)
-    # A power of two has its lower neighbour at half the distance.
+    # A power of two has its lower neighbor at half the distance.
     b2, s2, m2 = b2 - common, s2 - common, m2 - common - (fraction_bits == 1)
     if m2 < 0:
         b2, s2, m2 = b2 - m2, s2 - m2, 0

@@ -140,8 +140,8 @@ class _Job:
             return answers
         if self.around:
             context = by_slot(self.frame.where(self.frame.kind == CONTEXT), self.around, "hash(number)")
-            neighbours = partial(_contributed, scope=self.scope, parts=self.shares.joins)
-            answers = _union([answers, self._read("context", context, neighbours)])
+            neighbors = partial(_contributed, scope=self.scope, parts=self.shares.joins)
+            answers = _union([answers, self._read("context", context, neighbors)])
         if self.shares.joins:
             tasks = min(clusters * self.shares.joins, MOST_JOINS)
             by_part = by_slot(answers, tasks, "run_slot").sortWithinPartitions(*IN_PARTITION)

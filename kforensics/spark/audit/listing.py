@@ -13,7 +13,7 @@ from kforensics.analyses.settings import may_show_settings
 from kforensics.analyses.surroundings import (
     CONTEXT_TOPICS,
     FileTime,
-    neighbours_of,
+    neighbors_of,
     newest_among,
     newest_around,
     partitions_around,
@@ -176,7 +176,7 @@ def rows_around(number: int, members: Iterable[PartitionMembership]) -> Iterator
     places = {(member.log_dir, member.topic, member.partition) for member in members if member.log_dir is not None}
     log_dirs = {log_dir for log_dir, *_ in places}
     folders = {f"{(log_dir or '').rstrip('/')}/{topic}-{partition}" for log_dir, topic, partition in places}
-    for index, partition in enumerate(neighbours_of(log_dirs, folders), number << IN_ITEM):
+    for index, partition in enumerate(neighbors_of(log_dirs, folders), number << IN_ITEM):
         yield _partition_row(CONTEXT, index, partition)
     for index, partition in enumerate(partitions_around(log_dirs, folders), number << IN_ITEM):
         yield _unselected_row(index, partition)

@@ -1,4 +1,4 @@
-"""Splits a large partition and summarises each split. Runs on workers.
+"""Splits a large partition and summarizes each split. Runs on workers.
 
 Each split is read independently, with only the files of its partition that it needs.
 """

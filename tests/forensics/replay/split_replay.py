@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from kforensics.forensics.replay.boundary import Boundary
-from kforensics.forensics.replay.finalising import FinalReplay, finalise
+from kforensics.forensics.replay.finalizing import FinalReplay, finalize
 from kforensics.forensics.replay.merging import merge
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from kforensics.forensics.replay.summary import ReplaySummary
 from tests.forensics.batch_notation import columns_of, values_of
 from tests.reference.replay_values import BatchSummary
@@ -39,13 +39,13 @@ def replay_in_chunks(
     batches: list[BatchSummary], dice: Random, *, sequences: bool = True
 ) -> tuple[ReplaySummary, ReplayRows]:
     """Return the summary and the rows of a log that is replayed in chunks."""
-    parts = [summarise(columns_of(part), sequences=sequences) for part in _cut(batches, dice)]
+    parts = [summarize(columns_of(part), sequences=sequences) for part in _cut(batches, dice)]
     return merge_parts(parts, dice)
 
 
 def replay_values(summary: ReplaySummary, rows: ReplayRows, boundary: Boundary) -> dict[str, list[tuple[Any, ...]]]:
     """Return the result of a replay in the form that ``rows_of`` returns for the reference replay."""
-    return final_values(rows, finalise(summary, boundary))
+    return final_values(rows, finalize(summary, boundary))
 
 
 def final_values(rows: ReplayRows, final: FinalReplay) -> dict[str, list[tuple[Any, ...]]]:

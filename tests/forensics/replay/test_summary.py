@@ -16,11 +16,11 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_arrays import own_rows
 from kforensics.forensics.core.record_types import ANOMALY, Anomaly, TransactionOutcome
 from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary
-from kforensics.forensics.replay.finalising import finalise, finalise_blocks
+from kforensics.forensics.replay.finalizing import finalize, finalize_blocks
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.merging import merge, merge_blocks
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from kforensics.forensics.replay.summary import PRODUCER_SUMMARY, ReplaySummary
 from tests.forensics.batch_notation import columns_of, parse_batches, rows_of, values_of
 from tests.forensics.replay.random_logs import RandomLog
@@ -38,12 +38,12 @@ def _log(count: int) -> list[BatchSummary]:
     return log.batches
 
 
-def _summarise(log: str) -> tuple[ReplaySummary, ReplayRows]:
-    return summarise(columns_of(parse_batches(log)))
+def _summarize(log: str) -> tuple[ReplaySummary, ReplayRows]:
+    return summarize(columns_of(parse_batches(log)))
 
 
 def _one_by_one(batches: list[BatchSummary], *, sequences: bool = True) -> list[tuple[ReplaySummary, ReplayRows]]:
-    return [summarise(columns_of([batch]), sequences=sequences) for batch in batches]
+    return [summarize(columns_of([batch]), sequences=sequences) for batch in batches]
 
 
 def _after_boundary(example: Example) -> list[BatchSummary]:
@@ -52,7 +52,7 @@ def _after_boundary(example: Example) -> list[BatchSummary]:
 
 @examples
 def test_worked_example_in_one_chunk(example: Example) -> None:
-    summary, rows = summarise(columns_of(_after_boundary(example)), sequences=example.sequences)
+    summary, rows = summarize(columns_of(_after_boundary(example)), sequences=example.sequences)
     _check(example, summary, rows)
 
 
@@ -65,7 +65,7 @@ def test_worked_example_28_cut_between_all_batches(example: Example, seed: int) 
 
 
 def _check(example: Example, summary: ReplaySummary, rows: ReplayRows) -> None:
-    final = finalise(summary, example.boundary)
+    final = finalize(summary, example.boundary)
     all_rows = joined_rows([rows, final.rows]).in_order()
     closed = [
         (row["producer_id"], row["first_offset"], row["marker_offset"], TransactionOutcome(row["outcome"]))
@@ -94,15 +94,15 @@ def test_29_markers_alone_do_not_determine_sequences() -> None:
 
 @pytest.mark.parametrize("boundary", [EMPTY, UNKNOWN, snapshot(0)], ids=["empty", "unknown", "snapshot"])
 def test_sequences_must_start_at_0_only_at_the_start_of_a_log(boundary: Boundary) -> None:
-    summary, _ = _summarise("D 9 0 7-8 @0-1 N")
-    assert len(finalise(summary, boundary).rows.anomalies) == (boundary is EMPTY)
+    summary, _ = _summarize("D 9 0 7-8 @0-1 N")
+    assert len(finalize(summary, boundary).rows.anomalies) == (boundary is EMPTY)
 
 
 def test_after_markers_of_one_epoch_and_an_unknown_past_sequences_are_unknown() -> None:
     """As in any log whose start was deleted within a producer's transactions of version 0 or 1."""
     one_epoch, two_epochs = "M 1 3 C 1 @5; D 1 3 7-7 @6-6 T", "M 1 2 C 1 @4; M 1 3 C 1 @5; D 1 3 7-7 @6-6 T"
     kinds = {
-        log: finalise(_summarise(log)[0], UNKNOWN).rows.anomalies["kind"].tolist() for log in (one_epoch, two_epochs)
+        log: finalize(_summarize(log)[0], UNKNOWN).rows.anomalies["kind"].tolist() for log in (one_epoch, two_epochs)
     }
     assert kinds == {one_epoch: [], two_epochs: [Anomaly.SEQ_GAP]}
 
@@ -114,7 +114,7 @@ def test_offset_gaps_are_counted_across_all_chunk_boundaries() -> None:
 
 
 def test_a_batch_without_sequence_is_a_certain_anomaly() -> None:
-    _, rows = _summarise("D 9 0 none @0-0 N")
+    _, rows = _summarize("D 9 0 none @0-0 N")
     assert rows.anomalies["kind"].tolist() == [Anomaly.SEQ_MISSING]
 
 
@@ -132,7 +132,7 @@ def test_a_retry_is_recognised_by_a_batch_five_batches_and_five_chunks_before_it
 
 def test_a_retry_is_not_sought_before_its_epoch() -> None:
     log_chunks = ("D 9 1 0-0 @0-0 N", "D 9 0 0-0 @1-1 N; D 9 1 9-9 @2-2 N", "D 9 1 0-0 @3-3 N")
-    first, second, third = (_summarise(log_chunk)[0] for log_chunk in log_chunks)
+    first, second, third = (_summarize(log_chunk)[0] for log_chunk in log_chunks)
     last_two, rows = merge(second, third)
     _, more_rows = merge(first, last_two)
     anomalies = [row for row in (*rows.anomalies, *more_rows.anomalies) if row["first_offset"] == 3]
@@ -142,7 +142,7 @@ def test_a_retry_is_not_sought_before_its_epoch() -> None:
 def test_16_a_transaction_is_reported_as_mixed_once() -> None:
     summary, rows = ReplaySummary.empty(), []
     for log_chunk in ("M 1 0 C 3 @0", "D 1 0 0-0 @1-1 T; D 1 0 1-1 @2-2 N", "D 1 0 2-2 @3-3 N"):
-        next_summary, certain = _summarise(log_chunk)
+        next_summary, certain = _summarize(log_chunk)
         summary, boundary_rows = merge(summary, next_summary)
         rows += [certain, boundary_rows]
     anomalies = joined_rows(rows).anomalies
@@ -150,7 +150,7 @@ def test_16_a_transaction_is_reported_as_mixed_once() -> None:
 
 
 def test_the_empty_summary_is_the_neutral_element() -> None:
-    summary, _ = summarise(columns_of(_log(40)))
+    summary, _ = summarize(columns_of(_log(40)))
     for left, right in ((ReplaySummary.empty(), summary), (summary, ReplaySummary.empty())):
         merged, rows = merge(left, right)
         assert merged == summary
@@ -159,7 +159,7 @@ def test_the_empty_summary_is_the_neutral_element() -> None:
 
 def test_different_summaries_are_not_equal() -> None:
     log = _log(40)
-    summary, other = (summarise(columns_of(part))[0] for part in (log, log[:-1]))
+    summary, other = (summarize(columns_of(part))[0] for part in (log, log[:-1]))
     assert summary != other
     assert summary != "another type"
 
@@ -170,7 +170,7 @@ def test_a_producer_summary_stays_small() -> None:
 
 
 def test_a_summary_can_be_pickled() -> None:
-    summary, _ = summarise(columns_of(_log(400)))
+    summary, _ = summarize(columns_of(_log(400)))
     assert len(summary.unresolved) > 0
     assert pickle.loads(pickle.dumps(summary)) == summary  # noqa: S301  # our own bytes
     assert pickle.loads(pickle.dumps(ReplaySummary.empty())) == ReplaySummary.empty()  # noqa: S301  # our own bytes
@@ -203,7 +203,7 @@ def test_producers_in_blocks_have_the_same_result(block_size: int, kind: str) ->
         first += size
         if dice.random() < 0.1:
             assert _values(replay, boundary) == rows_of(fold(log[:first], boundary)), first
-    assert replay.summary() == summarise(columns_of(log))[0]
+    assert replay.summary() == summarize(columns_of(log))[0]
     replay.add(columns_of(more := _log_of_many(dice, 200, len(log))))
     expected = rows_of(fold([*log, *more], boundary))
     assert _values(replay, boundary) == expected
@@ -238,7 +238,7 @@ def _values(
 def test_blocks_keep_their_size_and_unaffected_blocks_are_not_copied(ids: range, stays: bool) -> None:
     def blocks_of(producers: range, offset: int) -> list[ReplaySummary]:
         log = [f"D {number} 0 0-0 @{base}-{base} N" for base, number in enumerate(producers, offset)]
-        return [_summarise("; ".join(log))[0]]
+        return [_summarize("; ".join(log))[0]]
 
     left, right = merge_blocks(blocks_of(range(10, 90), 0), [ReplaySummary.empty()], 8)[0], blocks_of(ids, 80)
     last = left[-1].producers
@@ -257,7 +257,7 @@ def test_blocks_keep_their_size_and_unaffected_blocks_are_not_copied(ids: range,
 def _blocks_of_many(first: int, step: int, offset: int) -> list[ReplaySummary]:
     """Return sixteen blocks of 1024 producers each, whose ids are a step apart."""
     log = [f"D {number} 0 0-0 @{offset + number}-{offset + number} T" for number in range(1024)]
-    summary, _ = _summarise("; ".join(log))
+    summary, _ = _summarize("; ".join(log))
     producers = np.tile(summary.producers, 16)
     producers["producer_id"] = first + step * np.arange(len(producers))
     starts = range(0, len(producers), 1024)
@@ -274,11 +274,11 @@ def test_merged_blocks_are_freed_along_the_way() -> None:
     blocks, _ = merge_blocks(left, right, 1024)
     _, merging = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
-    final = finalise_blocks(blocks, EMPTY, 1024)
-    after, finalising = tracemalloc.get_traced_memory()
+    final = finalize_blocks(blocks, EMPTY, 1024)
+    after, finalizing = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (before > 32 * size, merging < before + 8 * size) == (True, True)
-    assert finalising < before + final.producers[:].nbytes + 8 * size
+    assert finalizing < before + final.producers[:].nbytes + 8 * size
     assert after < final.producers[:].nbytes + final.open_transactions.nbytes + size
 
 
@@ -290,10 +290,10 @@ def test_incremental_replay_without_sequences_finds_no_sequence_anomalies() -> N
     assert len(replay.rows().anomalies) == 0
 
 
-def test_finalising_leaves_the_summary_unchanged() -> None:
+def test_finalizing_leaves_the_summary_unchanged() -> None:
     batches = parse_batches(TWO_NESTED)
-    (first, rows), (second, more_rows) = (summarise(columns_of(part)) for part in (batches[:3], batches[3:]))
-    assert len(finalise(first, EMPTY).open_transactions) == 2
+    (first, rows), (second, more_rows) = (summarize(columns_of(part)) for part in (batches[:3], batches[3:]))
+    assert len(finalize(first, EMPTY).open_transactions) == 2
     summary, certain = merge(first, second)
     assert replay_values(summary, joined_rows([rows, more_rows, certain]), EMPTY) == rows_of(fold(batches))
 
@@ -311,6 +311,6 @@ def test_producer_ids_may_be_far_apart(spread: int) -> None:
     batches = parse_batches(
         "; ".join(f"D {n * spread} 0 {k}-{k} @{3 * k + n}-{3 * k + n} N" for k in range(9) for n in (2, 0, 1))
     )
-    summary, rows = summarise(columns_of(batches))
+    summary, rows = summarize(columns_of(batches))
     assert summary.producers["producer_id"].tolist() == [0, spread, 2 * spread]
     assert replay_values(summary, rows, EMPTY) == rows_of(fold(batches))

@@ -9,7 +9,7 @@ import pytest
 
 from kforensics.forensics.core.record_types import Anomaly
 from kforensics.forensics.replay.replay_rows import ReplayRows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from tests.forensics.batch_notation import columns_of, rows_of, values_of
 from tests.forensics.replay.random_logs import random_log
 from tests.forensics.replay.split_replay import replay_in_chunks, replay_values
@@ -45,7 +45,7 @@ def test_the_merged_summary_equals_that_of_the_whole_log(seed: int) -> None:
     dice = Random(100 + seed)  # noqa: S311  # not for cryptography
     for number in range(LOGS // 20):
         batches, _ = random_log(dice)
-        whole, certain = summarise(columns_of(batches))
+        whole, certain = summarize(columns_of(batches))
         summary, rows = replay_in_chunks(batches, dice)
         assert summary == whole, (seed, number)
         for name in ReplayRows.__slots__:

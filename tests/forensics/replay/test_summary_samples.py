@@ -6,10 +6,10 @@ from random import Random
 
 from kforensics.forensics.core.record_types import Anomaly
 from kforensics.forensics.replay.boundary import UNKNOWN, BoundaryKind
-from kforensics.forensics.replay.finalising import finalise
+from kforensics.forensics.replay.finalizing import finalize
 from kforensics.forensics.replay.merging import merge
 from kforensics.forensics.replay.replay_rows import joined_rows
-from kforensics.forensics.replay.summarising import summarise
+from kforensics.forensics.replay.summarizing import summarize
 from tests.forensics.batch_notation import columns_of, rows_of, values_of
 from tests.forensics.replay.split_replay import replay_in_chunks, replay_values
 from tests.forensics.sample_partitions import PARTITIONS, Partition, partitions
@@ -41,16 +41,16 @@ def test_merged_chunks_of_a_sample_equal_its_reference_replay(partition: Partiti
 def test_the_state_of_a_sample_is_available_at_every_snapshot(partition: Partition) -> None:
     offsets = [offset for offset in partition.snapshots if offset >= partition.boundary.offset]
     log = [batch for batch in partition.log if batch.base_offset >= partition.boundary.offset]
-    summary, rows = summarise(columns_of([]))
+    summary, rows = summarize(columns_of([]))
     read = 0
     for offset in offsets:
         part = [batch for batch in log[read:] if batch.base_offset < offset]
         read += len(part)
-        next_summary, certain = summarise(columns_of(part))
+        next_summary, certain = summarize(columns_of(part))
         summary, boundary_rows = merge(summary, next_summary)
         rows = joined_rows([rows, certain, boundary_rows])
         expected = rows_of(fold(log[:read], partition.boundary))
-        final = finalise(summary, partition.boundary)
+        final = finalize(summary, partition.boundary)
         assert values_of(final.producers[:]) == expected["producers"], offset
         assert values_of(final.open_transactions) == expected["open_transactions"], offset
 

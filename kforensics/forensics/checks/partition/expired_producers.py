@@ -72,7 +72,7 @@ def _old_timestamps(before: BatchColumns, after: BatchColumns, rules: Rules) -> 
         yield observe(Observed.PRODUCER_EXPIRED_BY_TIMESTAMP, after, is_expired, amount=age, previous=broker_time)
 
 
-COLLECTOR = Collector(batches=_missing_timestamps, neighbours=_old_timestamps)
+COLLECTOR = Collector(batches=_missing_timestamps, neighbors=_old_timestamps)
 
 
 def _now(rules: Rules) -> int:

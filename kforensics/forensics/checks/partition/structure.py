@@ -1,7 +1,7 @@
 """Checks that the offsets of a segment are consecutive, and that its batches look as a leader writes them.
 
 Rule: ``UnifiedLog.append`` gives a batch the offsets after the previous batch, one for each record; only the cleaner
-removes some later. A batch with a wrong base offset is one finding, not one for each of its neighbours.
+removes some later. A batch with a wrong base offset is one finding, not one for each of its neighbors.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _disordered_offsets(before: BatchColumns, after: BatchColumns, _: Rules) -> 
             yield first_observations(kind, after, matches, previous=before.last_offset)
 
 
-COLLECTOR = Collector(batches=_unusual_batches, neighbours=_disordered_offsets)
+COLLECTOR = Collector(batches=_unusual_batches, neighbors=_disordered_offsets)
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:

@@ -129,7 +129,7 @@ def _decreasing_timestamps(before: BatchColumns, after: BatchColumns, rules: Rul
             yield observe(kind, after, matches, amount=age, previous=before.max_timestamp)
 
 
-COLLECTOR = Collector(batches=_unusual_timestamps, neighbours=_decreasing_timestamps)
+COLLECTOR = Collector(batches=_unusual_timestamps, neighbors=_decreasing_timestamps)
 
 
 def _copied(rules: Rules) -> int:

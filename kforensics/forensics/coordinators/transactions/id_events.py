@@ -1,4 +1,4 @@
-"""The life of a transactional id, event by event: initialisations, transactions, fencings, timeouts, expiry.
+"""The life of a transactional id, event by event: initializations, transactions, fencings, timeouts, expiry.
 
 The records of the coordinator do not name their cause. Rules: ``TransactionCoordinator``, ``TransactionMetadata``:
 
@@ -195,7 +195,7 @@ class IdEvents:
         if record.is_tombstone:
             self._append(self._expired(record, is_exact=is_exact))
         elif record.status == State.EMPTY:
-            why = odd or _why_initialised(before, record, is_exact=is_exact)
+            why = odd or _why_initialized(before, record, is_exact=is_exact)
             self._append(self._event(IdEventKind.INITIALISED, record, is_exact=is_exact, why=why))
         elif record.status in (State.PREPARE_COMMIT, State.PREPARE_ABORT, State.ONGOING):
             self._begin(record, step)
@@ -301,7 +301,7 @@ def _start(record: _Record) -> int:
     return record.start_ms if record.start_ms >= 0 else NO_TIME
 
 
-def _why_initialised(before: _Record | None, record: _Record, *, is_exact: bool) -> str:
+def _why_initialized(before: _Record | None, record: _Record, *, is_exact: bool) -> str:
     """Return what an Empty record shows."""
     if before is None:
         return "first record of the id" if is_exact else LEFT

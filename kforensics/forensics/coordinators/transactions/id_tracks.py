@@ -37,7 +37,7 @@ ID_COUNTS = np.dtype(
 MIN_ID_CAPACITY = 1 << 8
 # Whose lists of partitions are remembered: the last two records and the last transaction.
 LIST_OWNERS = ("last", "before", "run")
-# More initialisations than this within a minute, and nothing committed: producers fence one another.
+# More initializations than this within a minute, and nothing committed: producers fence one another.
 INITS = 10
 # The last time to which a minute can be added.
 LAST_TIME = np.iinfo("i8").max - MINUTE_MS
@@ -228,7 +228,7 @@ class InitTimes:
             self._times = np.concatenate([self._times, np.zeros((more, INITS), "i8")])
 
     def loops(self, records: IdRows) -> IntArray:
-        """Take the records of a chunk; return the rows with which an id was initialised too often: a fencing loop."""
+        """Take the records of a chunk; return the rows with which an id was initialized too often: a fencing loop."""
         rows = records.fields
         is_commit = records.is_new & (rows["status"] == State.COMPLETE_COMMIT)
         commits = np.cumsum(is_commit)

@@ -21,7 +21,7 @@ from kforensics.forensics.core.record_types import (
 )
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.forensics.replay.merging import STEP_SIZE, aligned_blocks, consume_blocks, merge
-from kforensics.forensics.replay.neighbour_anomalies import NO_ANOMALY, compare_batches
+from kforensics.forensics.replay.neighbor_anomalies import NO_ANOMALY, compare_batches
 from kforensics.forensics.replay.replay_rows import (
     NO_ANOMALIES,
     NO_TRANSACTIONS,
@@ -41,7 +41,7 @@ from kforensics.forensics.replay.summary import (
 )
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
-__all__ = ["FinalReplay", "finalise", "finalise_blocks"]
+__all__ = ["FinalReplay", "finalize", "finalize_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,18 @@ class FinalReplay:
     producers: ProducerStates
 
 
-def finalise(summary: ReplaySummary, boundary: Boundary) -> FinalReplay:
+def finalize(summary: ReplaySummary, boundary: Boundary) -> FinalReplay:
     """Return the final rows and state of a log. The summary stays valid and can still be merged.
 
     Args:
         summary: of all batches from the boundary to the end of the log, or to the offset of the wanted state.
         boundary: what is known about the log before them.
     """
-    return finalise_blocks([summary], boundary)
+    return finalize_blocks([summary], boundary)
 
 
-def finalise_blocks(blocks: list[ReplaySummary], boundary: Boundary, size: int = STEP_SIZE) -> FinalReplay:
-    """Return what :func:`finalise` returns for a summary in blocks, and empty the list.
+def finalize_blocks(blocks: list[ReplaySummary], boundary: Boundary, size: int = STEP_SIZE) -> FinalReplay:
+    """Return what :func:`finalize` returns for a summary in blocks, and empty the list.
 
     Args:
         blocks: the summary of all batches from the boundary on, in at least one block.

@@ -1,6 +1,6 @@
 """Anomalies between adjacent events of a producer: the rules, and their application to all events of a chunk at once.
 
-``tests/reference/neighbours.py`` defines the same rules for one event at a time.
+``tests/reference/neighbors.py`` defines the same rules for one event at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArr
 __all__ = [
     "NO_ANOMALY",
     "SEQUENCE_COUNT",
-    "ChunkNeighbours",
+    "ChunkNeighbors",
     "are_sequence_anomalies",
     "compare_batches",
     "expected_sequences",
@@ -79,8 +79,8 @@ def compare_batches(
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkNeighbours:
-    """The events of a chunk with the indexes needed to compare neighbours.
+class ChunkNeighbors:
+    """The events of a chunk with the indexes needed to compare neighbors.
 
     Attributes:
         events: the events.
@@ -101,8 +101,8 @@ class ChunkNeighbours:
     ends: IntArray
 
     @classmethod
-    def of(cls, events: ProducerEvents) -> ChunkNeighbours:
-        """Return the neighbours among the events of a chunk."""
+    def of(cls, events: ProducerEvents) -> ChunkNeighbors:
+        """Return the neighbors among the events of a chunk."""
         starts, ends = run_edges(events.producer_id)
         begins = np.ones(len(events), "?")
         begins[1:] = events.producer_epoch[1:] != events.producer_epoch[:-1]
@@ -179,12 +179,12 @@ class ChunkNeighbours:
         kind, amount = compare_batches(
             events.producer_epoch[current], sequence[suspects], known_epoch, expected, sequences=sequences
         )
-        neighbour = np.where(continues & are_sequence_anomalies(kind), previous, current - 1)
+        neighbor = np.where(continues & are_sequence_anomalies(kind), previous, current - 1)
         overlaps = kind == Anomaly.SEQ_OVERLAP
         others = (kind != NO_ANOMALY) & ~overlaps
-        parts = [self._rows(kind[others], current[others], neighbour[others], amount[others])]
+        parts = [self._rows(kind[others], current[others], neighbor[others], amount[others])]
         if overlaps.any():
-            rows = self._rows(Anomaly.SEQ_OVERLAP, current[overlaps], neighbour[overlaps], amount[overlaps])
+            rows = self._rows(Anomaly.SEQ_OVERLAP, current[overlaps], neighbor[overlaps], amount[overlaps])
             parts += self._compared_overlaps(suspects[overlaps], rows)
         return parts
 

@@ -1,4 +1,4 @@
-"""Summarises a chunk of batches, with NumPy operations over all batches and producers at once."""
+"""Summarizes a chunk of batches, with NumPy operations over all batches and producers at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kforensics.forensics.core.record_arrays import put_rows, take_rows
 from kforensics.forensics.core.record_types import RECENT_BATCHES
-from kforensics.forensics.replay.neighbour_anomalies import ChunkNeighbours
+from kforensics.forensics.replay.neighbor_anomalies import ChunkNeighbors
 from kforensics.forensics.replay.producer_events import ProducerEvents, offset_gaps_before, run_edges
 from kforensics.forensics.replay.replay_rows import ReplayRows, closed_rows, joined_rows
 from kforensics.forensics.replay.summary import (
@@ -18,10 +18,10 @@ from kforensics.forensics.replay.summary import (
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["summarise"]
+__all__ = ["summarize"]
 
 
-def summarise(batches: BatchColumns, *, sequences: bool = True) -> tuple[ReplaySummary, ReplayRows]:
+def summarize(batches: BatchColumns, *, sequences: bool = True) -> tuple[ReplaySummary, ReplayRows]:
     """Return the summary of a log chunk, and the rows that are certain whatever comes before and after the chunk.
 
     Args:
@@ -31,16 +31,16 @@ def summarise(batches: BatchColumns, *, sequences: bool = True) -> tuple[ReplayS
     if not len(batches):
         return ReplaySummary(sequences=sequences), ReplayRows.of()
     offset_gaps = offset_gaps_before(batches)
-    neighbours = ChunkNeighbours.of(ProducerEvents.of(batches, offset_gaps))
-    producers = np.zeros(len(neighbours.starts), PRODUCER_SUMMARY)
-    producers["producer_id"] = neighbours.events.producer_id[neighbours.starts]
+    neighbors = ChunkNeighbors.of(ProducerEvents.of(batches, offset_gaps))
+    producers = np.zeros(len(neighbors.starts), PRODUCER_SUMMARY)
+    producers["producer_id"] = neighbors.events.producer_id[neighbors.starts]
     closed = ReplayRows.of()
     if len(producers):
-        _set_ends(producers, neighbours)
-        _set_data(producers, neighbours)
-        closed = _set_markers(producers, neighbours)
-        _set_leading_markers(producers, neighbours)
-    anomalies, unresolved = neighbours.anomalies(sequences=sequences)
+        _set_ends(producers, neighbors)
+        _set_data(producers, neighbors)
+        closed = _set_markers(producers, neighbors)
+        _set_leading_markers(producers, neighbors)
+    anomalies, unresolved = neighbors.anomalies(sequences=sequences)
     summary = ReplaySummary(
         producers=producers,
         unresolved=sorted_unresolved(unresolved),
@@ -53,21 +53,21 @@ def summarise(batches: BatchColumns, *, sequences: bool = True) -> tuple[ReplayS
     return summary, joined_rows([closed, ReplayRows.of(anomalies=anomalies)])
 
 
-def _set_ends(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+def _set_ends(producers: ProducerSummaryArray, neighbors: ChunkNeighbors) -> None:
     """Set the fields of the first and the last event, and of the last span."""
-    events, run, starts, ends = neighbours.events, neighbours.epoch_run, neighbours.starts, neighbours.ends
+    events, run, starts, ends = neighbors.events, neighbors.epoch_run, neighbors.starts, neighbors.ends
     producers["starts_with_marker"] = events.is_marker[starts]
     producers["ends_with_marker"] = events.is_marker[ends]
     producers["last_epoch"] = events.producer_epoch[ends]
     producers["is_uniform"] = run[starts] == run[ends]
-    if len(mixed := neighbours.first_mixed()):
-        number = neighbours.open_spans.number
+    if len(mixed := neighbors.first_mixed()):
+        number = neighbors.open_spans.number
         producers["is_mixed"] = np.isin(number[ends], number[mixed]) & ~events.is_marker[ends]
 
 
-def _set_data(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+def _set_data(producers: ProducerSummaryArray, neighbors: ChunkNeighbors) -> None:
     """Set the fields of the data batches, except for the spans."""
-    events, data = neighbours.events, neighbours.data
+    events, data = neighbors.events, neighbors.data
     first, last = run_edges(events.producer_id[data])
     indexes = _indexes(producers, events.producer_id[data[first]])
     producers["has_data"][indexes] = True
@@ -78,35 +78,35 @@ def _set_data(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> N
         count = np.add.reduceat(is_transactional, first)
         producers["has_transactional"][indexes] = count > 0
         producers["has_non_transactional"][indexes] = count <= last - first
-    _set_recent(producers, indexes, neighbours, first, last)
+    _set_recent(producers, indexes, neighbors, first, last)
 
 
 def _set_recent(
-    producers: ProducerSummaryArray, indexes: IntArray, neighbours: ChunkNeighbours, first: IntArray, last: IntArray
+    producers: ProducerSummaryArray, indexes: IntArray, neighbors: ChunkNeighbors, first: IntArray, last: IntArray
 ) -> None:
     """Set the recent batches: the last ones of the last epoch, which may have started with a marker.
 
-    ``first`` and ``last`` are indexes in ``neighbours.data``.
+    ``first`` and ``last`` are indexes in ``neighbors.data``.
     """
-    data, run = neighbours.data, neighbours.epoch_run
+    data, run = neighbors.data, neighbors.epoch_run
     slots = np.arange(RECENT_BATCHES)
     backwards = last[:, None] - slots
-    last_run = run[neighbours.ends[indexes]]
+    last_run = run[neighbors.ends[indexes]]
     is_recent = (backwards >= first[:, None]) & (run[data[np.maximum(backwards, 0)]] == last_run[:, None])
     count = is_recent.sum(axis=1)
     forwards = np.minimum(last[:, None] - count[:, None] + 1 + slots, last[:, None])
-    recent = neighbours.events.recent_batches(data[np.maximum(forwards, 0)])
+    recent = neighbors.events.recent_batches(data[np.maximum(forwards, 0)])
     put_rows(recent, slots >= count[:, None], np.zeros(1, recent.dtype))
     producers["recent_count"][indexes] = count
     put_rows(producers["recent"], indexes, recent)
 
 
-def _set_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> ReplayRows:
+def _set_markers(producers: ProducerSummaryArray, neighbors: ChunkNeighbors) -> ReplayRows:
     """Set the first and last marker and the spans outside them; return the rows of the spans between markers.
 
     Of ``s0 m1 s1 m2 ... mk sk``, ``s0 m1`` and ``sk`` stay unresolved.
     """
-    events, open_spans, indexes = neighbours.events, neighbours.open_spans, neighbours.markers
+    events, open_spans, indexes = neighbors.events, neighbors.open_spans, neighbors.markers
     ids = events.producer_id[indexes]
     first, last = run_edges(ids)
     with_marker = _indexes(producers, ids[first])
@@ -116,9 +116,9 @@ def _set_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -
     put_rows(producers["last_marker"], with_marker, events.previous_events(indexes[last]))
     producers["last_coordinator_epoch"][with_marker] = markers["coordinator_epoch"][last]
     producers["last_outcome"][with_marker] = markers["outcome"][last]
-    producers["first_span"] = open_spans.find(open_spans.number[neighbours.starts])
+    producers["first_span"] = open_spans.find(open_spans.number[neighbors.starts])
     has_last_span = producers["has_marker"] & ~producers["ends_with_marker"]
-    last_spans = open_spans.find(open_spans.number[neighbours.ends[has_last_span]])
+    last_spans = open_spans.find(open_spans.number[neighbors.ends[has_last_span]])
     put_rows(producers["last_span"], has_last_span, last_spans)
     is_later = np.ones(len(indexes), "?")
     is_later[first] = False
@@ -126,18 +126,18 @@ def _set_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -
     return closed_rows(ids[is_later], spans, take_rows(markers, is_later))
 
 
-def _set_leading_markers(producers: ProducerSummaryArray, neighbours: ChunkNeighbours) -> None:
+def _set_leading_markers(producers: ProducerSummaryArray, neighbors: ChunkNeighbors) -> None:
     """Set the fields of the markers before the first batch."""
     indexes = np.flatnonzero(producers["starts_with_marker"])
     if not len(indexes):
         return
-    events, data, starts = neighbours.events, neighbours.data, neighbours.starts[indexes]
-    last = neighbours.ends[indexes]
+    events, data, starts = neighbors.events, neighbors.data, neighbors.starts[indexes]
+    last = neighbors.ends[indexes]
     has_data = producers["has_data"][indexes]
     last[has_data] = data[np.searchsorted(data, starts[has_data])] - 1
     put_rows(producers["leading_marker"], indexes, events.previous_events(last))
     producers["leading_epoch"][indexes] = events.producer_epoch[last]
-    producers["leading_is_uniform"][indexes] = neighbours.epoch_run[starts] == neighbours.epoch_run[last]
+    producers["leading_is_uniform"][indexes] = neighbors.epoch_run[starts] == neighbors.epoch_run[last]
 
 
 def _indexes(producers: ProducerSummaryArray, producer_id: IntArray) -> IntArray:
