@@ -1,4 +1,4 @@
-"""When the broker wrote what is at some offset of a log, as far as the timestamps of transaction markers show."""
+"""Lower bounds on append times: the timestamp of the last transaction marker below each offset."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def with_marker_times(
 ) -> Iterator[tuple[TransactionArray, IntArray]]:
     """Yield closed transactions with the time of the last marker of any producer below one of their offsets.
 
-    The log is read from its end, so that no more transactions are kept until their marker appears than were open at
-    the same time.
+    The pages of the transaction store are read from the last one back, so that no more transactions are kept until
+    their marker appears than were open at the same time.
 
     Args:
         state: the partition.
@@ -119,11 +119,11 @@ def with_marker_times(
     Yields:
         TRANSACTION records in no particular order, and timestamps, NO_TIME where there is no marker.
     """
-    unresolved = NO_TRANSACTIONS
+    pending = NO_TRANSACTIONS
     for closed, empty in marker_pages(state, reverse=True):
-        rows = concat_rows([take_rows(closed, selected(closed)), unresolved])
+        rows = concat_rows([take_rows(closed, selected(closed)), pending])
         marker_offsets, times = _markers_by_offset(closed, empty)
         markers = np.searchsorted(marker_offsets, rows[offset]) - 1
         yield take_rows(rows, markers >= 0), times[markers[markers >= 0]]
-        unresolved = take_rows(rows, markers < 0)
-    yield unresolved, np.full(len(unresolved), NO_TIME)
+        pending = take_rows(rows, markers < 0)
+    yield pending, np.full(len(pending), NO_TIME)

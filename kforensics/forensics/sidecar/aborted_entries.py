@@ -51,9 +51,9 @@ ABORTED_ENTRY = np.dtype(
         ("last_stable_offset", "i8"),
         ("segment", "i4"),  # number of the segment whose index contains it
         ("position", "i8"),  # in that index
-        ("disordered", "?"),  # not after the entry before it
-        ("reversed", "?"),  # ends before it begins
-        ("outside", "?"),  # ends in another segment
+        ("out_of_order", "?"),  # not after the entry before it
+        ("ends_before_start", "?"),  # ends before it begins
+        ("outside_segment", "?"),  # ends in another segment
     ]
 )
 AbortedEntryArray: TypeAlias = StructArray
@@ -67,16 +67,16 @@ class AbortedEntries:
     """The entries of the transaction indexes of a partition's segments.
 
     Attributes:
-        sound: ABORTED_ENTRY records that are plausible on their own, sorted by last offset.
-        faulty: ABORTED_ENTRY records with a fault, in the order of the segments and positions; some are also sound.
+        usable: ABORTED_ENTRY records that are plausible on their own, sorted by last offset.
+        faulty: ABORTED_ENTRY records with a fault, in the order of the segments and positions; some are also usable.
         starts: ABORTED_START records of all entries, sorted by first offset.
-        last_in_active_index: last offset of the last sound entry in the index of the last segment, NOTHING if none.
+        last_in_active_index: last offset of the last usable entry in the index of the last segment, NOTHING if none.
         damage: segment number, and bytes of its index that are not an entry.
         unreadable: why an index cannot be read, by segment number.
         absent: numbers of the segments without any index file; they were left out when the log was copied.
     """
 
-    sound: SortedRows
+    usable: SortedRows
     faulty: SortedRows
     starts: SortedRows
     last_in_active_index: int
@@ -90,18 +90,18 @@ class AbortedEntries:
         return self.absent | self.unreadable.keys()
 
     def earliest_start_after(self, offset: int) -> int:
-        """Return the smallest first offset of the sound entries that end after an offset, NEVER if there are none."""
-        number = int(np.searchsorted(self.sound.last_keys, offset, "right"))
-        if number == self.sound.page_count:
+        """Return the smallest first offset of the usable entries that end after an offset, NEVER if there are none."""
+        number = int(np.searchsorted(self.usable.last_keys, offset, "right"))
+        if number == self.usable.page_count:
             return NEVER
-        rows = self.sound.read(number)
+        rows = self.usable.read(number)
         firsts = rows["first_offset"][rows["last_offset"] > offset]
         return int(firsts.min(initial=self._earliest[number + 1]))
 
     @cached_property
     def _earliest(self) -> list[int]:
-        """The smallest first offset of each page of sound entries and all pages after it; finally NEVER."""
-        smallest = [int(rows["first_offset"].min()) for rows in self.sound]
+        """The smallest first offset of each page of usable entries and all pages after it; finally NEVER."""
+        smallest = [int(rows["first_offset"].min()) for rows in self.usable]
         return [*np.minimum.accumulate([NEVER, *reversed(smallest)]).tolist()][::-1]
 
 
@@ -110,7 +110,7 @@ def aborted_entries(state: PartitionState) -> AbortedEntries:
     damage: list[tuple[int, Damage]] = []
     unreadable: dict[int, str] = {}
     absent: set[int] = set()
-    sound, last_in_active_index = ExternalSort(ABORTED_ENTRY, itemgetter("last_offset")), NOTHING
+    usable, last_in_active_index = ExternalSort(ABORTED_ENTRY, itemgetter("last_offset")), NOTHING
     faulty, starts = (
         ExternalSort(ABORTED_ENTRY, _in_file_order),
         ExternalSort(ABORTED_START, itemgetter("first_offset")),
@@ -130,14 +130,14 @@ def aborted_entries(state: PartitionState) -> AbortedEntries:
             continue
         damage += [(number, fault) for fault in torn]
         entries = _with_faults(entries, number, base, end)
-        is_wrong = entries["reversed"] | entries["outside"]
-        sound.add(entries[~is_wrong])
-        faulty.add(entries[is_wrong | entries["disordered"]])
+        is_wrong = entries["ends_before_start"] | entries["outside_segment"]
+        usable.add(entries[~is_wrong])
+        faulty.add(entries[is_wrong | entries["out_of_order"]])
         starts.add(_starts(entries))
         is_active = base == bases[-1]
         last_in_active_index = int(entries["last_offset"][~is_wrong].max(initial=NOTHING)) if is_active else NOTHING
     return AbortedEntries(
-        sound.finish(),
+        usable.finish(),
         faulty.finish(),
         starts.finish(),
         last_in_active_index,
@@ -185,9 +185,9 @@ def _undamaged(stored: StructArray) -> AbortedEntryArray:
 def _with_faults(entries: AbortedEntryArray, number: int, base: int, end: int) -> AbortedEntryArray:
     last = entries["last_offset"]
     entries["segment"] = number
-    entries["disordered"][1:] = last[1:] <= last[:-1]
-    entries["reversed"] = entries["first_offset"] > last
-    entries["outside"] = (last < base) | (last >= end)
+    entries["out_of_order"][1:] = last[1:] <= last[:-1]
+    entries["ends_before_start"] = entries["first_offset"] > last
+    entries["outside_segment"] = (last < base) | (last >= end)
     return entries
 
 

@@ -39,9 +39,9 @@ HEADER, PREFIX = fixed_layout(BATCH_HEADER), fixed_layout(ENTRY_PREFIX)
 MIN_HEAD = PREFIX.size + 1
 V1_MIN_SIZE = fixed_layout(LEGACY_HEADER_V1).size + 2 * LENGTH_FIELD - LENGTH_END
 NEWEST_MAGIC = 2
-# Bytes checksummed in vain may be this many times the bytes walked over: hostile headers must not cost hours.
-VAIN_RATIO = 4
-VAIN_FLOOR = 64 << 20
+# Bytes whose checksum failed may be this many times the bytes walked over: hostile headers must not cost hours.
+FAILED_RATIO = 4
+FAILED_FLOOR = 64 << 20
 FREE_SIZE = 1 << 14
 # Searching a byte for batches costs this many times as much as checksumming it.
 SEARCH_COST = 4
@@ -74,25 +74,25 @@ class _ChecksumBudget:
 
     def __init__(self, start: int, free: int) -> None:
         self._start, self._free = start, free
-        self._vain: dict[int, int] = {}
+        self._failed: dict[int, int] = {}
 
     def allows(self, position: int, size: int) -> bool:
-        budget = VAIN_FLOOR + VAIN_RATIO * (position - self._start)
-        return size <= self._free or self._vain.get(size.bit_length(), 0) + size <= budget
+        budget = FAILED_FLOOR + FAILED_RATIO * (position - self._start)
+        return size <= self._free or self._failed.get(size.bit_length(), 0) + size <= budget
 
     def refused_sizes(self, position: int) -> int:
         """Return a bit mask of the orders of magnitude whose largest size is not allowed."""
-        return sum(1 << order for order in self._vain if not self.allows(position, max(1 << order, self._free + 1)))
+        return sum(1 << order for order in self._failed if not self.allows(position, max(1 << order, self._free + 1)))
 
     def spend(self, size: int) -> None:
-        self._vain[size.bit_length()] = self._vain.get(size.bit_length(), 0) + size
+        self._failed[size.bit_length()] = self._failed.get(size.bit_length(), 0) + size
 
 
 def walk(source: Source, start: int = 0, end: int | None = None) -> Iterator[Batch | Damage]:
-    """Yield the batches of a log and the ranges without a batch, in order, without gap or overlap.
+    """Yield the batches of a log and the ranges without a batch, in order; together they cover the log.
 
     A batch may be followed by damage inside it (``inside_batch``): a failed checksum, an unknown magic byte, or a torn
-    end. The torn end is also the start of the next batch.
+    end. Only a torn end is part of two batches: its bytes are also the start of the next batch.
 
     Args:
         source: the log.

@@ -417,7 +417,7 @@ def test_headers_that_all_extend_to_the_end_are_not_searched_repeatedly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The floor of the budget is disabled, because it would hide the limit in a file this small."""
-    monkeypatch.setattr(module, "VAIN_FLOOR", 0)
+    monkeypatch.setattr(module, "FAILED_FLOOR", 0)
     good, count = batch(), 500
     data = b"".join(batch(crc=5, length=(count - n) * 2 * len(good) - 12) + good for n in range(count))
     assert count < calls("valid_batch", data) < 60 * count
@@ -425,7 +425,7 @@ def test_headers_that_all_extend_to_the_end_are_not_searched_repeatedly(
 
 def test_headers_that_all_extend_to_a_valid_batch_are_not_searched_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each header hides the batches after it; only the offset of the last one shows that they are of this log."""
-    monkeypatch.setattr(module, "VAIN_FLOOR", 0)
+    monkeypatch.setattr(module, "FAILED_FLOOR", 0)
     count, size = 500, len(batch())
     hidden = [
         batch(base_offset=count - 2, magic=-1, length=(count - n) * 2 * size - 12) + batch(base_offset=n)

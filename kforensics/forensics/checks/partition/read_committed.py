@@ -38,7 +38,7 @@ from kforensics.forensics.sidecar.index_visibility import (
 )
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-FORCE_RECOVER = (
+REBUILD_INDEX_OF_MARKER = (
     "stop the broker, copy the files, delete the .index of the segment with the marker, and start the broker: it reads "
     "the segment again and rewrites its indexes, provided that the snapshots before it are right"
 )
@@ -51,7 +51,7 @@ CODES = by_name(
             "consumers receive it."
         ),
         remedy=(
-            f"Move the leadership to a replica whose index is right; then {FORCE_RECOVER}. Deleting only the "
+            f"Move the leadership to a replica whose index is right; then {REBUILD_INDEX_OF_MARKER}. Deleting only the "
             ".txnindex does not help."
         ),
         why=(
@@ -71,7 +71,7 @@ CODES = by_name(
             "A transaction index lists an aborted transaction that is not in the log: the records it covers are "
             "hidden from consumers."
         ),
-        remedy=f"Move the leadership to a replica whose index is right; then {FORCE_RECOVER}.",
+        remedy=f"Move the leadership to a replica whose index is right; then {REBUILD_INDEX_OF_MARKER}.",
         why=(
             "Consumers hide everything that the producer wrote from the first offset of the entry to its next "
             "ABORT. If that was committed, they miss it."
@@ -131,7 +131,7 @@ def _without_entry(state: PartitionState, index: AbortedEntries) -> Iterator[Row
         )
         aborted = closed[matters & (closed["batches"] > 0)]
         aborted = aborted[~np.isin(_segments(state, aborted["marker_offset"]), [*index.unknown])]
-        near = index.sound.at(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
+        near = index.usable.at(int(closed["marker_offset"][0]), int(closed["marker_offset"][-1]))
         match = matching_rows(near, "last_offset", aborted["producer_id"], aborted["marker_offset"])
         begins = np.append(near["first_offset"], NEVER)[match]
         is_covered = begins <= np.maximum(aborted["first_offset"], state.local_log_start_offset)
@@ -188,7 +188,7 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
 
 
 def _extra(state: PartitionState, index: AbortedEntries, visibility: IndexVisibility) -> Iterator[Finding]:
-    parts = (_without_abort(state, entries, visibility) for entries in index.sound)
+    parts = (_without_abort(state, entries, visibility) for entries in index.usable)
     yield from first_n_of_parts(parts, partial(_extra_entry, state))
 
 

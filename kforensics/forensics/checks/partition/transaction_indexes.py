@@ -1,6 +1,7 @@
-"""Checks that the entries of the transaction indexes are well formed.
+"""Checks that transaction index entries are readable, in order, and have the last stable offset a broker would write.
 
-Rule: ``TransactionIndex`` and ``AbortedTxn``. ``read_committed`` checks whether they are the right entries.
+Rule: ``TransactionIndex`` and ``AbortedTxn``. The check ``read_committed`` compares the entries with the aborted
+transactions of the log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kforensics.parsers.files.source import forbidden
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
-FORCE_RECOVER = (
+REBUILD_INDEX = (
     "stop the broker, copy the files, delete the .index of that segment, and start the broker: it reads the segment "
     "again and rewrites its indexes, provided that the snapshots before it are right"
 )
@@ -41,7 +42,7 @@ CODES = by_name(
         "txnindex-corrupt",
         Severity.ERROR,
         meaning="A transaction index contains data that no broker writes.",
-        remedy=f"Rebuild the replica of {{topic}}-{{partition}} from an intact one, or {FORCE_RECOVER}.",
+        remedy=f"Rebuild the replica of {{topic}}-{{partition}} from an intact one, or {REBUILD_INDEX}.",
         why=(
             "The broker reads from this file which aborted transactions consumers must hide. If it cannot be "
             "read, a read_committed fetch fails or hides the wrong records."
@@ -54,7 +55,7 @@ CODES = by_name(
         meaning="The last stable offset in an entry is neither what a leader writes nor what a follower may write.",
         remedy=(
             "If the value is too small, lookups only take longer. If it is too large, brokers may skip later "
-            f"entries; then {FORCE_RECOVER}."
+            f"entries; then {REBUILD_INDEX}."
         ),
         why=(
             "A broker stops searching for aborted transactions at the first entry whose last stable offset is "
@@ -71,9 +72,9 @@ CODES = by_name(
 NOTHING = -1
 # Fields of an entry that mark a fault, each with a phrase for it.
 FAULTS = (
-    ("disordered", "does not end after the previous entry"),
-    ("reversed", "ends before it starts"),
-    ("outside", "ends outside its segment"),
+    ("out_of_order", "does not end after the previous entry"),
+    ("ends_before_start", "ends before it starts"),
+    ("outside_segment", "ends outside its segment"),
 )
 
 
@@ -116,9 +117,13 @@ def _damaged(state: PartitionState, segment: int, damage: list[Damage]) -> Findi
 
 
 def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
-    is_ahead = row["outside"] and row["last_offset"] >= state.log_end_offset and may_be_live(state, row["segment"])
+    is_ahead = (
+        row["outside_segment"] and row["last_offset"] >= state.log_end_offset and may_be_live(state, row["segment"])
+    )
     # The index may be that of the cleaned segment, and the log still the one from before the cleaner merged others in.
-    is_merged = row["outside"] and state.may_be_cleaned_in_copy and row["last_offset"] < state.first_uncompacted_offset
+    is_merged = (
+        row["outside_segment"] and state.may_be_cleaned_in_copy and row["last_offset"] < state.first_uncompacted_offset
+    )
     finding = state.finding(
         CODES["txnindex-corrupt"],
         f"{_entry(row)} {phrase}.",
@@ -135,7 +140,7 @@ def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
 def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Iterator[RowPart]:
     for expected in expected_aborted_entries(state.transaction_store, state.exact_from):
         last = int(expected["last_offset"][-1])
-        entries = index.sound.at(int(expected["last_offset"][0]), last)
+        entries = index.usable.at(int(expected["last_offset"][0]), last)
         match = matching_rows(expected, "last_offset", entries["producer_id"], entries["last_offset"])
         right, stored = take_rows(expected, match), entries["last_stable_offset"]
         leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
@@ -153,8 +158,8 @@ def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Itera
         is_wrong = is_comparable & (stored != leader) & (stored != follower)
         is_wrong &= (stored >= coverage_start) | (stored < 0)
         if is_wrong.any():
-            hides = _earliest_start_after(entries, index.earliest_start_after(last)) < stored
-            yield RowPart(entries, {"leader": leader, "follower": follower, "hides": hides}).taken(is_wrong)
+            hides_later = _earliest_start_after(entries, index.earliest_start_after(last)) < stored
+            yield RowPart(entries, {"leader": leader, "follower": follower, "hides_later": hides_later}).taken(is_wrong)
 
 
 def _earliest_start_after(entries: AbortedEntryArray, following: int) -> IntArray:
@@ -170,17 +175,17 @@ def _earliest_start_after(entries: AbortedEntryArray, following: int) -> IntArra
 def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
     largest = max(row["leader"], row["follower"])
     is_too_large = row["last_stable_offset"] > largest
-    hides = is_too_large and row["hides"]
+    hides_later = is_too_large and row["hides_later"]
     and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""
     finding = state.finding(
         CODES["txnindex-lso-mismatch"],
         f"{_entry(row)} has last stable offset {row['last_stable_offset']}; a leader writes "
         f"{row['leader']}{and_follower}.",
-        severity=Severity.CRITICAL if hides else Severity.WARNING if is_too_large else None,
+        severity=Severity.CRITICAL if hides_later else Severity.WARNING if is_too_large else None,
         evidence={"last_stable_offset": row["last_stable_offset"], "expected": [row["leader"], row["follower"]]},
         benign=(
             "written by a follower: no, it would have another value",
-            f"brokers skip later entries: {'yes' if hides else 'no'}",
+            f"brokers skip later entries: {'yes' if hides_later else 'no'}",
         ),
     )
     return with_entry(state, row, finding)
