@@ -1,4 +1,4 @@
-"""The transactional ids of clusters, the life of one of them, and the partitions that names belong to."""
+"""Lists transactional ids, the history of one id, and the internal-topic partitions that ids and groups hash to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: options, the parsing of values, the help, and exit codes.
+"""What the command line is built from: declarations of shared options, parsing, help, and exit codes.
 
 typer converts every value with pydantic, strings and defaults too. The import of pydantic, and a validator for each
 option, take longer than a small dump takes altogether. Therefore a command first reads its values itself. If one of

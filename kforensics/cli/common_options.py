@@ -1,4 +1,4 @@
-"""What the commands on partitions share: their options, and what decides their exit codes."""
+"""What the options of a command on partitions mean, and how its exit code is determined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats settings, transactional ids and the costs of transactions as lines of text."""
+"""Formats the answers of ``ids``, the settings in force and the costs of transactions as lines of text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A summary of all batches of a partition that forms a monoid: parts summarized anywhere merge in log order.
+"""A summary of all batches of a partition. Summaries of adjacent parts, cut anywhere, merge in log order.
 
-Rule: section "partition-wide summary" of ``docs/design.md``. A summary has a fixed size, plus one row per segment,
+See "The log summary" in ``docs/design.md``. A summary has a fixed size, plus one row per segment,
 leader epoch, chunk and observation.
 """
 

@@ -25,12 +25,12 @@ __all__ = [
 
 UNKNOWN = "unknown"
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
-# Files that only a log directory contains, never the folder of a partition.
 # Files that only the folder of a partition contains.
 PARTITION_KINDS = (
     *("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"),
     *("leader-epoch-checkpoint", "partition-metadata"),
 )
+# Files that only a log directory contains, never the folder of a partition.
 ROOT_KINDS = ("meta-properties", "clean-shutdown", "offset-checkpoint", "lock")
 
 

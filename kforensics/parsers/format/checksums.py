@@ -1,4 +1,4 @@
-"""Kafka's two checksums: CRC-32C since message format 2, CRC-32 before.
+"""Kafka's two checksums: CRC-32C for producer snapshots and batches of format 2, CRC-32 for message formats 0 and 1.
 
 google-crc32c and zlib compute them. The crcmod functions define them and serve as the reference in tests.
 """

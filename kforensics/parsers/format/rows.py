@@ -1,7 +1,8 @@
 """The rows that decoders yield: batches, records, and damage for the ranges that cannot be decoded.
 
-Rows come in byte order. The ``Batch`` and ``Damage`` rows of a file cover it exactly, without gap or overlap. Damage
-inside a batch (``inside_batch``) is within the range of its batch and reports lost records or another fault of it.
+Rows come in byte order. Batches, and damage without ``inside_batch``, cover a file without gap or overlap; only a torn
+batch whose missing end equals the start of the next batch shares these bytes with it. Damage with ``inside_batch`` is
+within the range of its batch and reports lost records or another fault of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of bytes that was not decoded.
+    """A range of bytes that was not decoded, or that is suspect.
 
     Attributes:
         start: position of the first byte of the range.
@@ -48,7 +49,8 @@ class Damage:
         reason: a damage reason from ``docs/damage.md``.
         detail: a sentence, or Kafka's own message.
         next_good_position: where decoding resumed, None if nothing valid follows.
-        inside_batch: position of the batch whose records are lost, None if whole batches are lost.
+        inside_batch: position of the batch that has the fault: lost records, a failed checksum, an unknown magic byte
+            or a torn end; None if the range has no batch.
     """
 
     start: int

@@ -1,7 +1,6 @@
-"""Finds where valid data resumes after damage: the next header that is plausible and whose checksum is valid.
+"""Finds where a batch may begin after damage, by its magic byte and by header fields that must be consistent.
 
-Rule 2.8 of the format notes: candidates are found by their magic byte and by fields that must be consistent, then
-confirmed by checksum, which leaves one false match in four billion.
+Candidates are confirmed by the checksum of their batch (``batches``), which leaves one false match in four billion.
 
 A batch may also begin inside the batch before it, because that one is torn: its missing end may equal the first bytes
 of the next batch. A record without headers ends in a zero, and offsets begin with zeros. Then the checksum of the torn

@@ -1,8 +1,9 @@
-"""Checks for transactions that are open at the end of the log: late, hanging, or partly deleted ones.
+"""Checks for open transactions at the end of the log: late ones, and ones whose first records were deleted.
 
-Rule: ``ProducerStateManager.hasLateTransaction`` for late transactions,
-``TransactionsCommand.FindHangingTransactionsCommand`` for hanging ones, which only the coordinator's log shows: before
-transaction version 2 every second transaction of a producer begins after a marker of its own epoch.
+Rule: ``ProducerStateManager.hasLateTransaction`` for late transactions. ``txn-hanging`` is declared here and found by
+the check ``hanging`` of clusters (rule: ``TransactionsCommand.FindHangingTransactionsCommand``), because only the
+coordinator's log shows it: before transaction version 2 every second transaction of a producer begins after a marker of
+its own epoch.
 """
 
 from __future__ import annotations
