@@ -15,7 +15,7 @@ import pytest
 import kforensics
 from kforensics.analyses.audit import STORED, AuditRequest, Stages, run_audit
 from kforensics.analyses.partitions import ignore
-from kforensics.api.verdicts import investigation_of
+from kforensics.api.partition_questions import investigation_of
 from kforensics.errors import UsageError
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.layouts import TIME_INDEX_ENTRY

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kforensics
-from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
 from kforensics.analyses.partitions import investigate
-from kforensics.cli.common_options import ExitStatus
+from kforensics.cli.partition_options import ExitStatus
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
 from kforensics.forensics.core.key_tables import KEY_RESULTS
@@ -173,7 +173,7 @@ def test_a_partition_that_is_removed_before_it_is_read_is_reported_and_left_out(
     found = investigate([str(folder)], None, messages.append, messages.append)
     (folder / "t-1" / "00000000000000000000.log").unlink()
     status = ExitStatus()
-    (result,) = evaluate_topic_keys(found, KeysQuestion(), status.add_unreadable)
+    (result,) = evaluate_topic_keys(found, KeysRequest(), status.add_unreadable)
     assert isinstance(result, TopicKeyResult)
     assert [summary.number for summary in result.topic.summaries] == [0, 2]
     (reported,) = capsys.readouterr().err.splitlines()

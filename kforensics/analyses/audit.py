@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kforensics.analyses.find_files import Notify
-from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.analyses.pool import Advance, copy_results, partition_results
+from kforensics.analyses.without_records import refuse_without_records
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
 from kforensics.forensics.audit.copies import copies_among
@@ -131,7 +131,7 @@ def audit_results(
     """
     partitions, rules = investigation.partitions, investigation.known_rules
     if request.records:
-        check_records(partitions, "--records")
+        refuse_without_records(partitions, "--records")
     comparisons: list[PartitionResult] = []
     if request.copies:
         copies = copies_among(partitions, investigation.clusters)

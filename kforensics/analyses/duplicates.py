@@ -9,9 +9,9 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import Answer, PartitionAnswer, Question
+from kforensics.analyses.without_records import refuse_without_records
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.cross_partition_duplicates import (
@@ -130,7 +130,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
         members = map(PartitionMembership.of, investigation.partitions)
         replicas = SearchedReplicas.of(members, investigation.clusters, internal=self.internal)
         partitions = [partition for partition in investigation.partitions if replicas.may_report(partition)]
-        check_records(partitions, "duplicates")
+        refuse_without_records(partitions, "duplicates")
         for answer in Question.answers(replace(self, replicas=replicas), investigation.of(partitions), on_unreadable):
             if not isinstance(answer, PartitionDuplicates):
                 continue

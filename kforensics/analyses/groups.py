@@ -31,11 +31,11 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
 from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["GroupsQuestion", "answer_groups"]
+__all__ = ["GroupsRequest", "answer_groups"]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsQuestion:
+class GroupsRequest:
     """Which groups are there, or what happened to one of them?
 
     Attributes:
@@ -64,13 +64,13 @@ class GroupsQuestion:
 
 
 def answer_groups(
-    investigation: Investigation, question: GroupsQuestion, on_unreadable: OnUnreadable
+    investigation: Investigation, request: GroupsRequest, on_unreadable: OnUnreadable
 ) -> Iterator[GroupList | GroupStory]:
     """Yield the groups of each cluster, or the history of one in each cluster that has it.
 
     Args:
         investigation: all partitions under the paths.
-        question: what to show.
+        request: what to show.
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
@@ -83,7 +83,7 @@ def answer_groups(
         raise UsageError(f"no partition of {CONSUMER_OFFSETS} is under the paths; add its log directory")
     by_cluster = defaultdict[str, list[tuple[Commits, GroupEvents | None]]](list)
     for state in reader.states(coordinators):
-        events = None if question.group is None else GroupEvents(question.group, state)
+        events = None if request.group is None else GroupEvents(request.group, state)
         try:
             commits = commits_of(
                 state,
@@ -96,15 +96,15 @@ def answer_groups(
             by_cluster[investigation.clusters.name_of(state.partition)].append((commits, events))
     if reader.is_complete:
         committed = {key[1] for replicas in by_cluster.values() for commits, _ in replicas for key in commits.last}
-        check_topics(question.topics, committed | {one.place.topic for one in everything})
+        check_topics(request.topics, committed | {one.place.topic for one in everything})
     for name, replicas in by_cluster.items():
         members = [one for one in everything if investigation.clusters.name_of(one) == name]
-        yield from _answers(reader, question, members, replicas)
-    if question.group is not None and reader.is_complete:
+        yield from _answers(reader, request, members, replicas)
+    if request.group is not None and reader.is_complete:
         known = {group for replicas in by_cluster.values() for commits, _ in replicas for group in _groups(commits)}
-        if question.group not in known:
-            hint = similar(question.group, sorted(known)) or f"there are {len(known)} groups"
-            raise UsageError(f"there is no record of the group {question.group!r} in {CONSUMER_OFFSETS}; {hint}")
+        if request.group not in known:
+            hint = similar(request.group, sorted(known)) or f"there are {len(known)} groups"
+            raise UsageError(f"there is no record of the group {request.group!r} in {CONSUMER_OFFSETS}; {hint}")
 
 
 def _groups(commits: Commits) -> set[str]:
@@ -113,27 +113,27 @@ def _groups(commits: Commits) -> set[str]:
 
 def _answers(
     reader: PartitionReader,
-    question: GroupsQuestion,
+    request: GroupsRequest,
     members: list[Partition],
     replicas: list[tuple[Commits, GroupEvents | None]],
 ) -> Iterator[GroupList | GroupStory]:
     """Yield the groups of a cluster, or the history of the one that is asked for, if it has it."""
     best = best_commits(commits for commits, _ in replicas)
-    if question.group is not None:
-        best = [commits for commits in best if question.group in _groups(commits)]
+    if request.group is not None:
+        best = [commits for commits in best if request.group in _groups(commits)]
     if not best:
         return
-    cluster = _cluster(reader, members, best, question)
-    if question.group is None:
-        selected = _committed(best, question) if question.is_partial else None
+    cluster = _cluster(reader, members, best, request)
+    if request.group is None:
+        selected = _committed(best, request) if request.is_partial else None
         yield replace(group_rows(cluster, selected), cluster=reader.investigation.clusters.name_of(members[0]))
         return
     for commits, events in replicas:
         if events is not None and any(commits is one for one in best):
-            story = group_story(cluster, commits, question.group, events.finish())
+            story = group_story(cluster, commits, request.group, events.finish())
             if story.state is not None and story.state.kind == "share":
                 story = _with_deliveries(reader, story, members)
-            shown = (event for event in story.events if event.partition is None or question.selects(*event.partition))
+            shown = (event for event in story.events if event.partition is None or request.selects(*event.partition))
             yield replace(story, events=tuple(shown))
 
 
@@ -153,18 +153,16 @@ def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[P
     return story
 
 
-def _committed(best: list[Commits], question: GroupsQuestion) -> set[TopicPartition]:
+def _committed(best: list[Commits], request: GroupsRequest) -> set[TopicPartition]:
     """Return the partitions with a committed offset that are asked for."""
     partitions = {key[1:] for commits in best for key in (*commits.last, *commits.waiting)}
-    return {place for place in partitions if question.selects(*place)}
+    return {place for place in partitions if request.selects(*place)}
 
 
-def _cluster(
-    reader: PartitionReader, members: list[Partition], best: list[Commits], question: GroupsQuestion
-) -> Cluster:
+def _cluster(reader: PartitionReader, members: list[Partition], best: list[Commits], request: GroupsRequest) -> Cluster:
     """Return a cluster with its groups and the logs of the partitions that they have committed."""
-    wanted = _committed(best, question) | {
-        reset.key[1:] for commits in best for reset in commits.resets if question.group in (None, reset.key[0])
+    wanted = _committed(best, request) | {
+        reset.key[1:] for commits in best for reset in commits.resets if request.group in (None, reset.key[0])
     }
     logs = [one for one in members if (one.place.topic, one.place.partition) in wanted]
     markers = best_replicas(map(PartitionMarkers.of, reader.states(logs)))

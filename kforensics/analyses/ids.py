@@ -20,7 +20,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACT
 from kforensics.forensics.coordinators.partition_of import NamePartition, hashes_of, java_hashes, likely_count
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.history_replay import history_of
-from kforensics.forensics.coordinators.transactions.id_events import IdEvents, TransactionalIdLife
+from kforensics.forensics.coordinators.transactions.id_events import IdEvents, TransactionalIdHistory
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.cluster_tables import ID_EVENTS, NAME_PARTITIONS, TRANSACTIONAL_IDS
 from kforensics.forensics.core.rules import Rules
@@ -28,15 +28,15 @@ from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Par
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["IdsQuestion", "answer_ids"]
+__all__ = ["IdsRequest", "answer_ids"]
 
 
 @dataclass(frozen=True, slots=True)
-class IdsQuestion:
+class IdsRequest:
     """Which transactional ids are there, what happened to one of them, or where does a name belong?
 
     Attributes:
-        transactional_id: the id whose life to show.
+        transactional_id: the id whose history to show.
         where: the name whose partitions to show.
 
     Raises:
@@ -59,33 +59,33 @@ class IdsQuestion:
 
 
 def answer_ids(
-    investigation: Investigation, question: IdsQuestion, on_unreadable: OnUnreadable
-) -> Iterator[IdList | TransactionalIdLife | NamePartition]:
-    """Yield the ids of each cluster, the life of one in each cluster that has it, or the partitions of a name.
+    investigation: Investigation, request: IdsRequest, on_unreadable: OnUnreadable
+) -> Iterator[IdList | TransactionalIdHistory | NamePartition]:
+    """Yield the ids of each cluster, the history of one in each cluster that has it, or the partitions of a name.
 
     Args:
         investigation: all partitions under the paths.
-        question: what to show.
+        request: what to show.
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
         UsageError: no coordinator's log is under the paths, or none has the id.
     """
     reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
-    if question.where is not None:
-        yield from _partitions_of(reader, question.where)
+    if request.where is not None:
+        yield from _partitions_of(reader, request.where)
         return
     if not coordinators_among(investigation) and reader.is_complete:
         raise UsageError(f"no partition of {TRANSACTION_STATE} is under the paths; add its log directory")
-    if question.transactional_id is not None:
-        yield from _lives(reader, question.transactional_id)
+    if request.transactional_id is not None:
+        yield from _id_histories(reader, request.transactional_id)
         return
     for name, histories in reader.histories().items():
         best = best_histories(histories)
         yield IdList(name, len(best), tuple(id_rows(Cluster.of(best, (), investigation.rules))))
 
 
-def _lives(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdLife]:
+def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdHistory]:
     investigation = reader.investigation
     by_cluster = defaultdict[str, list[tuple[History, IdEvents]]](list)
     for state in reader.states(coordinators_among(investigation)):
@@ -103,17 +103,19 @@ def _lives(reader: PartitionReader, transactional_id: str) -> Iterator[Transacti
         for history, events in replicas:
             if id(history) in best and transactional_id in history.names:
                 is_known = True
-                yield replace(_life(transactional_id, history, events), naming=id_naming(transactional_id, workers))
+                yield replace(
+                    _id_history(transactional_id, history, events), naming=id_naming(transactional_id, workers)
+                )
     if not is_known and reader.is_complete:
         known = [name for replicas in by_cluster.values() for history, _ in replicas for name in history.names]
         raise UsageError(unknown_id(investigation, transactional_id, known))
 
 
-def _life(transactional_id: str, history: History, events: IdEvents) -> TransactionalIdLife:
+def _id_history(transactional_id: str, history: History, events: IdEvents) -> TransactionalIdHistory:
     (facts,) = history.ids[[list(history.names).index(transactional_id)]]
     state = None if facts["status"] == NONE else str(State(facts["status"]))
     complete = tuple(events.finish())
-    return TransactionalIdLife(
+    return TransactionalIdHistory(
         transactional_id, history.place, history.paths, state, bool(facts["is_removed"]), complete
     )
 

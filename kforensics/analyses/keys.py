@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kforensics.analyses.left_out import check_records
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.topics import is_selected
+from kforensics.analyses.without_records import refuse_without_records
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.topic_result import TopicKeyResult, evaluate_keys, has_keys
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
@@ -25,7 +25,7 @@ LISTS = {"partitions": "key_partitions", "keys": "keys_apart", "producers": "pro
 
 
 @dataclass(frozen=True, slots=True)
-class KeysQuestion:
+class KeysRequest:
     """Where are the keys of topics?
 
     Attributes:
@@ -52,22 +52,22 @@ class KeysQuestion:
 
 
 def evaluate_topic_keys(
-    investigation: Investigation, question: KeysQuestion, on_unreadable: OnUnreadable
+    investigation: Investigation, request: KeysRequest, on_unreadable: OnUnreadable
 ) -> Iterator[TopicResult]:
     """Yield the result of each topic, by name, after its partitions whose log is missing.
 
     Args:
         investigation: all partitions under the paths; the cluster's metadata log has the partition counts.
-        question: which topics and rows.
+        request: which topics and rows.
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
         UsageError: there is no such topic, or it cannot have as few partitions as the user says, or records were
             left out of the copy.
     """
-    groups = _by_topic(investigation.partitions, question.topics)
-    _check_count(groups, question)
-    check_records((one for partitions in groups.values() for one in partitions), "keys")
+    groups = _by_topic(investigation.partitions, request.topics)
+    _check_count(groups, request)
+    refuse_without_records((one for partitions in groups.values() for one in partitions), "keys")
     metadata = topics_in((*investigation.partitions, *investigation.neighbors)) if groups else {}
     if investigation.progress is not None:
         investigation.progress.expect({one.folder: one.size for partitions in groups.values() for one in partitions})
@@ -77,7 +77,7 @@ def evaluate_topic_keys(
         with_log = [one for one in partitions if one.has_log]
         summaries = list(_summaries(investigation.of(with_log), on_unreadable))
         if summaries:
-            rules, count = investigation.rules, question.partition_count
+            rules, count = investigation.rules, request.partition_count
             yield evaluate_keys(summaries, rules, count, metadata.get(topic_id or ""))
 
 
@@ -106,8 +106,8 @@ def _by_topic(partitions: Sequence[Partition], topics: Sequence[str]) -> dict[To
     return dict(sorted(groups.items(), key=lambda group: (group[0][0], group[0][1] or "")))
 
 
-def _check_count(groups: dict[Topic, list[Partition]], question: KeysQuestion) -> None:
-    count = question.partition_count
+def _check_count(groups: dict[Topic, list[Partition]], request: KeysRequest) -> None:
+    count = request.partition_count
     if count is None:
         return
     if len(groups) > 1:

@@ -19,13 +19,13 @@ from kforensics.forensics.partition.partition_files import Partition, partitions
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.source import file_name
 
-__all__ = ["MirrorQuestion", "compare_mirrors"]
+__all__ = ["MirrorRequest", "compare_mirrors"]
 
 LogsByName = dict[tuple[str, int], Partition]
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorQuestion:
+class MirrorRequest:
     """Which mirrors to compare with their sources.
 
     Attributes:
@@ -45,8 +45,8 @@ class MirrorQuestion:
     @classmethod
     def of(
         cls, paths: Sequence[str], topics: Sequence[str], numbers: Sequence[range], mirror_topic: str | None
-    ) -> MirrorQuestion:
-        """Return the question about two paths.
+    ) -> MirrorRequest:
+        """Return the request about two paths.
 
         Raises:
             UsageError: there are not two paths.
@@ -78,27 +78,25 @@ class _Side:
         return {topic for topic, _ in self.logs}
 
 
-def compare_mirrors(
-    question: MirrorQuestion, notify: Notify, on_unreadable: OnUnreadable
-) -> Iterator[MirrorComparison]:
+def compare_mirrors(request: MirrorRequest, notify: Notify, on_unreadable: OnUnreadable) -> Iterator[MirrorComparison]:
     """Yield the comparison of each partition with its mirror, by topic and partition.
 
     Args:
-        question: what to compare.
+        request: what to compare.
         notify: takes a sentence for each path that cannot be read.
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
         UsageError: there is no log, no such topic, or no topic has a mirror.
     """
-    source, target = _side(question.source, notify), _side(question.target, notify)
+    source, target = _side(request.source, notify), _side(request.target, notify)
     if source.is_complete:
-        check_topics(question.topics, source.topics)
+        check_topics(request.topics, source.topics)
     rules = Rules(max(source.as_of_ms, target.as_of_ms), is_assumed=True)
-    pairs = _pairs(question, source, target)
+    pairs = _pairs(request, source, target)
     for names in pairs:
         for (topic, number), log in sorted(source.logs.items(), key=lambda item: item[0]):
-            if topic != names.topic or not is_numbered(number, question.numbers):
+            if topic != names.topic or not is_numbered(number, request.numbers):
                 continue
             mirror = target.logs.get((names.mirror, number))
             try:
@@ -128,19 +126,19 @@ def _length(log: Partition) -> tuple[int, int]:
     return (log.segments[-1].base_offset or 0, log.segments[-1].size)
 
 
-def _pairs(question: MirrorQuestion, source: _Side, target: _Side) -> list[MirroredTopic]:
-    topics = sorted(topic for topic in source.topics if is_selected(topic, question.topics))
-    if question.mirror_topic is not None:
-        if not question.topics or len(topics) != 1:
+def _pairs(request: MirrorRequest, source: _Side, target: _Side) -> list[MirroredTopic]:
+    topics = sorted(topic for topic in source.topics if is_selected(topic, request.topics))
+    if request.mirror_topic is not None:
+        if not request.topics or len(topics) != 1:
             raise UsageError("--mirror-topic names the mirror of one topic; name that with --topic")
         if target.is_complete:
-            check_topics([question.mirror_topic], target.topics)
-        return [MirroredTopic(topics[0], question.mirror_topic, None)]
+            check_topics([request.mirror_topic], target.topics)
+        return [MirroredTopic(topics[0], request.mirror_topic, None)]
     every = mirrored_topics(source.topics, target.topics)
     pairs = [names for names in every if names.topic in topics]
     if not pairs and source.is_complete and target.is_complete:
         raise UsageError(
-            f"no topic under {question.target} is named as the mirror of one under {question.source}; "
+            f"no topic under {request.target} is named as the mirror of one under {request.source}; "
             "name both with --topic and --mirror-topic"
         )
     return pairs

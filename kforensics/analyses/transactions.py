@@ -127,7 +127,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
 
 
 @dataclass(frozen=True, slots=True)
-class CostsQuestion:
+class CostsRequest:
     """What do the transactions of each cluster cost?
 
     Attributes:
@@ -160,12 +160,12 @@ def refuse_filters(question: TransactionsQuestion) -> None:
         raise UsageError(f"--cost sums transactions up, and {option} is for the list of them; leave it out")
 
 
-def answer_costs(investigation: Investigation, question: CostsQuestion, on_unreadable: OnUnreadable) -> Iterator[Rows]:
+def answer_costs(investigation: Investigation, request: CostsRequest, on_unreadable: OnUnreadable) -> Iterator[Rows]:
     """Yield what the transactions of each cluster cost: rows of the table ``transaction_costs``.
 
     Args:
         investigation: all partitions under the paths.
-        question: which transactions.
+        request: which transactions.
         on_unreadable: takes the error of a partition that cannot be read; the next partition follows.
 
     Raises:
@@ -181,10 +181,10 @@ def answer_costs(investigation: Investigation, question: CostsQuestion, on_unrea
             "began and ended; add its log directory"
         )
     for name, histories in reader.histories().items():
-        yield _costs_of(reader, question, name, histories)
+        yield _costs_of(reader, request, name, histories)
 
 
-def _costs_of(reader: PartitionReader, question: CostsQuestion, name: str, histories: Sequence[History]) -> Rows:
+def _costs_of(reader: PartitionReader, request: CostsRequest, name: str, histories: Sequence[History]) -> Rows:
     """Return what the transactions of a cluster cost."""
     from kforensics.forensics.audit.cluster_result import best_histories, best_replicas
     from kforensics.forensics.coordinators.cluster_evidence import Cluster
@@ -202,7 +202,7 @@ def _costs_of(reader: PartitionReader, question: CostsQuestion, name: str, histo
     rules = investigation.known_rules.across({one.place.log_dir for one in of_cluster})
     cluster = Cluster.of(best_histories(histories), best_replicas(markers), rules)
     wanted = [
-        any(question.selects(*partition) for partition in partitions)
+        any(request.selects(*partition) for partition in partitions)
         for partitions in cluster.coordinators.partition_sets
     ]
     selected = np.array([*wanted, False], bool)[cluster.coordinators.transactions["partitions"]]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from kforensics.analyses.audit import AUDITED, STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
-from kforensics.api.verdicts import Paths, investigation_of, path_names, streamed_rows
+from kforensics.api.partition_questions import Paths, investigation_of, path_names, streamed_rows
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult

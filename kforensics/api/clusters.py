@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
-from kforensics.analyses.groups import GroupsQuestion, answer_groups
-from kforensics.analyses.ids import IdsQuestion, answer_ids
+from kforensics.analyses.groups import GroupsRequest, answer_groups
+from kforensics.analyses.ids import IdsRequest, answer_ids
 from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
 from kforensics.analyses.topics import selection_of
-from kforensics.api.verdicts import Paths, investigation_of_all, path_names, raise_any, table_of_answers
+from kforensics.api.partition_questions import Paths, investigation_of_all, path_names, raise_any, table_of_answers
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.tables.arrow import table_of_parts
@@ -88,12 +88,12 @@ def groups(paths: Paths, *, group: str | None = None, **evaluation: Unpack[Evalu
           simple               classic   Empty   2
     """
     named, errors = parameters_of(**evaluation), list[InputError]()
-    question = GroupsQuestion(group, tuple(named["topics"]), tuple(named["numbers"]))
+    request = GroupsRequest(group, tuple(named["topics"]), tuple(named["numbers"]))
     everywhere = investigation_of_all(paths, evaluation | Evaluation(topic=None, partition=None))
-    answers = list(answer_groups(everywhere, question, errors.append))
+    answers = list(answer_groups(everywhere, request, errors.append))
     raise_any(paths, errors)
     parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
-    return view_of(question.table, table_of_parts(question.table, parts))
+    return view_of(request.table, table_of_parts(request.table, parts))
 
 
 def ids(
@@ -129,11 +129,11 @@ def ids(
     named = parameters_of(**evaluation)
     if named["topics"] or named["numbers"]:
         raise UsageError("transactional ids belong to a cluster; leave out topic and partition")
-    question, errors = IdsQuestion(transactional_id, where), list[InputError]()
-    answers = list(answer_ids(investigation_of_all(paths, evaluation), question, errors.append))
+    request, errors = IdsRequest(transactional_id, where), list[InputError]()
+    answers = list(answer_ids(investigation_of_all(paths, evaluation), request, errors.append))
     raise_any(paths, errors)
     parts = (batch for answer in answers for rows in answer.rows for batch in rows.record_batches())
-    return view_of(question.table, table_of_parts(question.table, parts))
+    return view_of(request.table, table_of_parts(request.table, parts))
 
 
 def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
@@ -222,15 +222,15 @@ def mirror(
         >>> [(row["first_offset"], row["mirror_first_offset"]) for row in rows if row["kind"] == "copied"]
         [(0, 0), (8, 7), (11, 9), (18, 15)]
     """
-    from kforensics.analyses.mirror import MirrorQuestion, compare_mirrors
+    from kforensics.analyses.mirror import MirrorRequest, compare_mirrors
     from kforensics.forensics.mirrors.mirror_rows import MIRROR, mirror_rows
     from kforensics.parsers.tables.arrow import arrow_table
 
     paths = path_names([source, target])
     topics, numbers = selection_of(topic, partition)
     unread, errors = list[str](), list[InputError]()
-    question = MirrorQuestion.of(paths, topics, numbers, mirror_topic)
-    comparisons = compare_mirrors(question, unread.append, errors.append)
+    request = MirrorRequest.of(paths, topics, numbers, mirror_topic)
+    comparisons = compare_mirrors(request, unread.append, errors.append)
     rows = [row for comparison in comparisons for row in mirror_rows(comparison)]
     raise_any(paths, errors)
     if unread:

@@ -13,7 +13,7 @@ from kforensics.errors import UsageError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kforensics.api.verdicts import Paths
+    from kforensics.api.partition_questions import Paths
     from kforensics.plots import Plot
 
 __all__ = ["plot"]
@@ -115,7 +115,7 @@ def _atomicity(shown: _Shown) -> Plot:
 
 def _costs(shown: _Shown) -> Plot:
     from kforensics import plots
-    from kforensics.api.verdicts import transactions
+    from kforensics.api.partition_questions import transactions
 
     number = shown.partition_filter.partition
     return plots.transaction_costs(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.times import as_of_ms
-from kforensics.api import audits, verdicts
-from kforensics.api.dump_result import Dump, Paths, dump
+from kforensics.api import audits, partition_questions
+from kforensics.api.lazy_dump import Dump, Paths, dump
 from kforensics.api.views.batch_view import BatchView
 from kforensics.api.views.table_view import TableSource, TableView
 from kforensics.errors import UsageError
@@ -93,27 +93,27 @@ class Opened:
     @cached_property
     def transactions(self) -> TableView:
         """One row per transaction in a partition."""
-        return self._results("transactions", verdicts.transactions)
+        return self._results("transactions", partition_questions.transactions)
 
     @cached_property
     def producers(self) -> TableView:
         """One row per producer, with the state of the broker at the end of the log."""
-        return self._results("producers", verdicts.producers)
+        return self._results("producers", partition_questions.producers)
 
     @cached_property
     def lso(self) -> TableView:
         """One row per partition, with its last stable offset and the transaction that blocks it."""
-        return self._results("lso", verdicts.lso)
+        return self._results("lso", partition_questions.lso)
 
     @cached_property
     def lso_history(self) -> TableView:
         """One row per step of a last stable offset."""
-        return self._results("lso_history", partial(verdicts.lso, history=True))
+        return self._results("lso_history", partial(partition_questions.lso, history=True))
 
     @cached_property
     def duplicates(self) -> TableView:
         """One row per run of duplicate records."""
-        return self._results("duplicates", verdicts.duplicates)
+        return self._results("duplicates", partition_questions.duplicates)
 
     @cached_property
     def findings(self) -> TableView:

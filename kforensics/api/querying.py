@@ -10,8 +10,8 @@ import pyarrow as pa
 from kforensics.analyses.find_files import find_files
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.topics import files_of_partitions, selection_of
+from kforensics.api.partition_questions import Paths, investigation_of, path_names, raise_any
 from kforensics.api.query_tables import ABSENT_FROM_LOGS, LogTables, store_tables
-from kforensics.api.verdicts import Paths, investigation_of, path_names, raise_any
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.report_html.store_reader import open_store

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforensics.analyses.questions import AnswerT, Question
-from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
+from kforensics.cli.partition_options import ExitStatus, FindingSelection, PartitionOptions, severities_of
 from kforensics.cli.writing import write_parts, write_results
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
@@ -38,7 +38,9 @@ class CollectedText(Protocol):
 TextT = TypeVar("TextT", bound=CollectedText)
 
 
-def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: Callable[[TextT, AnswerT], None]) -> int:
+def ask(
+    options: PartitionOptions, question: Question[AnswerT], text: TextT, add: Callable[[TextT, AnswerT], None]
+) -> int:
     """Ask a question of all partitions, write the answers, and return the exit code.
 
     Args:
@@ -67,15 +69,21 @@ def ask(options: CommonOptions, question: Question[AnswerT], text: TextT, add: C
                 write_parts(text.parts(), out)
         else:
             table = RESULTS[question.table]
-            judged = Judged(investigation, options.brokers())
-            kept = _judged(answers, judged) if output_format is Format.JSON else answers
+            document_findings = DocumentFindings(investigation, options.brokers())
+            kept = _with_findings_beside(answers, document_findings) if output_format is Format.JSON else answers
             write_results(
-                kept, output_format, options, text=str, table=table, rows=attrgetter("rows"), beside=judged.tables
+                kept,
+                output_format,
+                options,
+                text=str,
+                table=table,
+                rows=attrgetter("rows"),
+                beside=document_findings.tables,
             )
     return status.code(fail_on)
 
 
-class Judged:
+class DocumentFindings:
     """The findings on what was asked about, and their incidents: what a JSON document has beside the rows.
 
     Args:
@@ -117,11 +125,11 @@ class Judged:
             yield result.for_brokers(self._brokers).rows[table]
 
 
-def _judged(answers: Iterable[AnswerT], judged: Judged) -> Iterator[AnswerT]:
+def _with_findings_beside(answers: Iterable[AnswerT], document_findings: DocumentFindings) -> Iterator[AnswerT]:
     """Yield answers, and add their findings to what a document has beside their rows."""
     for answer in answers:
         if answer.findings:
-            judged.add(answer.place, answer.findings, getattr(answer, "stable", None))
+            document_findings.add(answer.place, answer.findings, getattr(answer, "stable", None))
         yield answer
 
 

@@ -13,7 +13,7 @@ from kforensics.cli.command import EXECUTION, OUTPUT, Command, Processes, epilog
 from kforensics.errors import UsageError
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -30,7 +30,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options("output")
 def audit(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     output: Annotated[
         str | None,
@@ -110,7 +110,7 @@ def audit(  # long: one parameter per option
 ) -> None:
     """Run all checks on all partitions, keep the evidence, and report the incidents, worst first, with remedies."""
     from kforensics.analyses.audit import AuditRequest, without_secrets
-    from kforensics.cli.audit_in_process import audit_in_process, store_folder
+    from kforensics.cli.audit_locally import audit_locally, store_folder
     from kforensics.render.incident_lines import IncidentView
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size, "--resume": resume}
@@ -137,7 +137,7 @@ def audit(  # long: one parameter per option
         command=command,
         previous=previous,
     )
-    raise typer.Exit(audit_in_process(options, audit_request, view, table))
+    raise typer.Exit(audit_locally(options, audit_request, view, table))
 
 
 def _is_on_spark(engine: str | None, spark_options: list[str]) -> bool:

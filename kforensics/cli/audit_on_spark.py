@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
-from kforensics.cli.audit_in_process import write_report_lines
 from kforensics.cli.command import notify
-from kforensics.cli.common_options import CommonOptions, ExitStatus, clock_sentence, settings_sentence
+from kforensics.cli.partition_options import ExitStatus, PartitionOptions, clock_sentence, settings_sentence
+from kforensics.cli.writing import write_report_lines
 from kforensics.errors import UsageError
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count, format_size
@@ -42,7 +42,7 @@ class SparkOptions:
 
 
 def audit_on_spark(
-    options: CommonOptions, request: SparkRequest, spark_options: SparkOptions, view: IncidentView
+    options: PartitionOptions, request: SparkRequest, spark_options: SparkOptions, view: IncidentView
 ) -> int:
     """Audit all partitions on Spark, write the evidence store, print the report, and return the exit code.
 
@@ -85,7 +85,7 @@ def audit_on_spark(
 
 
 def spark_request(
-    options: CommonOptions,
+    options: PartitionOptions,
     output: str | None,
     split_size: int | None,
     *,

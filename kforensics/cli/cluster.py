@@ -14,7 +14,7 @@ from kforensics.cli.command import SELECTION, Command, epilog, with_shared_optio
 
 if TYPE_CHECKING:
     from kforensics.analyses.cluster import ClusterAnswer
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
@@ -31,7 +31,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def cluster(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     at: Annotated[
         str | None,

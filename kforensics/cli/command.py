@@ -240,7 +240,7 @@ class SharedOptions:
 def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command all shared options.
 
-    The command is declared with ``options: CommonOptions`` as its first parameter. typer sees the fields of
+    The command is declared with ``options: PartitionOptions`` as its first parameter. typer sees the fields of
     :class:`SharedOptions` in its place, the paths first and the other fields last.
 
     Args:
@@ -257,14 +257,14 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
 
         def decorated(**given: Any) -> None:
             # Help has no use for the class, whose module needs this one.
-            common_options = import_module("kforensics.cli.common_options").CommonOptions
+            partition_options = import_module("kforensics.cli.partition_options").PartitionOptions
             LOG_FORMAT[:] = [given.get("log_format", "text")]
             if given.get("verbose") and given.get("config"):
                 notify(f"configuration: {given['config']}")
             repeatable = import_module("kforensics.cli.writing").repeatable
             repeated = repeatable(command.__name__, given, parameters)
             options = {name: given.pop(name) for name in shared if name in given}
-            command(common_options(**options, repeated=repeated), **given)
+            command(partition_options(**options, repeated=repeated), **given)
 
         decorated.__name__, decorated.__doc__ = command.__name__, command.__doc__
         parameters = sorted([first, *own, *merged], key=lambda each: each.name != "paths")  # a command may have its own

@@ -236,7 +236,7 @@ def dump(  # long: one parameter per option
     """
     from kforensics.analyses.dump import DumpRequest
     from kforensics.analyses.filters import isolation_level, offset_range, pattern, time_range
-    from kforensics.cli.dump_request import (
+    from kforensics.cli.dump_run import (
         DumpFailOn,
         choice,
         dump_paths,

@@ -11,7 +11,7 @@ from kforensics.cli.command import EXECUTION, SELECTION, Command, epilog, with_s
 
 if TYPE_CHECKING:
     from kforensics.analyses.duplicates import DuplicatesAnswer
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def duplicates(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     level: Annotated[
         list[str] | None,

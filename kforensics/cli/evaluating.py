@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.partitions import Investigation, ignore
-from kforensics.cli.common_options import CommonOptions, ExitStatus, FindingSelection, severities_of
+from kforensics.cli.partition_options import ExitStatus, FindingSelection, PartitionOptions, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Severity
@@ -22,7 +22,7 @@ from kforensics.render.streams import ProgressMeter, progress_meter
 
 
 def evaluate(
-    options: CommonOptions,
+    options: PartitionOptions,
     request: AuditRequest,
     table: str,
     text: Callable[[list[PartitionResult], Screen], Iterable[bytes]],
@@ -46,22 +46,22 @@ def evaluate(
     with options.stage("partitions read and evaluated"), audit_meter(options, investigation, request) as meter:
         every = run_audit(investigation, request, meter.advance if meter else ignore, Stages())
         results = watch_partitions(selected_results(every, selection), status, meter)
-        kept, judged = [], list[PartitionResult]()
+        kept, finding_results = [], list[PartitionResult]()
         for result in results:
             if output_format is Format.JSON:
-                judged.append(result.only("findings", "incidents").for_brokers(brokers))
+                finding_results.append(result.only("findings", "incidents").for_brokers(brokers))
             if result.is_counted and (selection.minimum is None or result.findings or result.why is not None):
                 kept.append(result.only(table).for_brokers(brokers))
     with options.stage("results written"), open_output(options.output) as out:
         if output_format is Format.TEXT:
             write_parts(text(kept, options.screen()), out)
         else:
-            write_tables([table], kept, output_format, out, judged)
+            write_tables([table], kept, output_format, out, finding_results)
     return status.code(severity)
 
 
 def audit_meter(
-    options: CommonOptions, investigation: Investigation, request: AuditRequest
+    options: PartitionOptions, investigation: Investigation, request: AuditRequest
 ) -> AbstractContextManager[ProgressMeter | None]:
     """Return what shows how far the partitions have been read; None if nothing does."""
     return progress_meter(

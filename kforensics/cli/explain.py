@@ -9,7 +9,7 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def explain(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     offset: Annotated[
         str | None,
@@ -73,8 +73,8 @@ def explain(  # long: one parameter per option
     from kforensics.analyses.explain import Subject, explain_subject, findings_on, story_rows, story_severities
     from kforensics.analyses.filters import offset_range
     from kforensics.api.explanation import story_lines
-    from kforensics.cli.asking import Judged
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.asking import DocumentFindings
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
 
     offsets = offset_range(offset)
@@ -94,7 +94,7 @@ def explain(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
         stories = status.watch(explain_subject(watched, subject, status.add_unreadable), story_severities)
-        judged = Judged(investigation, options.brokers(), findings_on(investigation, subject))
+        document_findings = DocumentFindings(investigation, options.brokers(), findings_on(investigation, subject))
         write_results(
             stories,
             to_format,
@@ -102,6 +102,6 @@ def explain(  # long: one parameter per option
             text=story_lines,
             table=subject.table,
             rows=story_rows,
-            beside=judged.tables,
+            beside=document_findings.tables,
         )
     raise typer.Exit(status.code(severity))

@@ -10,7 +10,7 @@ import typer
 from kforensics.cli.command import EXECUTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions, ExitStatus
+    from kforensics.cli.partition_options import ExitStatus, PartitionOptions
 
 app = typer.Typer(add_completion=False)
 # There is nothing to select by, and no time of evaluation: it is about the files as they are.
@@ -23,7 +23,7 @@ LEFT_OUT = (
 @app.command(cls=Command, epilog=epilog("forecast /var/lib/kafka/data", "forecast --format json /data/1 /data/2"))
 @with_shared_options(*LEFT_OUT)
 def forecast(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     release: Annotated[
         str | None,
@@ -44,7 +44,7 @@ def forecast(
 ) -> None:
     """Show what the next start of a broker will do to its log directories: refuse, cut, forget, or nothing."""
     from kforensics.analyses.forecast import forecast_brokers, known_release
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.errors import UsageError
     from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows, worst_severity_of
@@ -65,7 +65,7 @@ def forecast(
     raise typer.Exit(status.code(severity))
 
 
-def _elect(options: "CommonOptions", paths: tuple[str, ...], release: str | None, status: "ExitStatus") -> None:
+def _elect(options: "PartitionOptions", paths: tuple[str, ...], release: str | None, status: "ExitStatus") -> None:
     from kforensics.analyses.forecast import forecast_elections
     from kforensics.cli.writing import write_results
     from kforensics.errors import UsageError

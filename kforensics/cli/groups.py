@@ -11,7 +11,7 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options("min_severity", "codes", "since")
 def groups(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     group: Annotated[
         str | None,
@@ -42,7 +42,7 @@ def groups(
     raise typer.Exit(show_groups(options, group))
 
 
-def show_groups(options: "CommonOptions", group: str | None) -> int:
+def show_groups(options: "PartitionOptions", group: str | None) -> int:
     """Write the groups, or the history of one of them, and return the exit code.
 
     Raises:
@@ -51,23 +51,23 @@ def show_groups(options: "CommonOptions", group: str | None) -> int:
     from dataclasses import replace
     from itertools import chain
 
-    from kforensics.analyses.groups import GroupsQuestion, answer_groups
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.analyses.groups import GroupsRequest, answer_groups
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.render.groups_text import group_answer_lines
 
-    question = GroupsQuestion(group, tuple(options.topic or ()), options.numbers())
+    request = GroupsRequest(group, tuple(options.topic or ()), options.numbers())
     to_format, severity = options.format(), options.severity()
     # Topics select what groups have committed; their logs need not be among the files.
     investigation = replace(options, topic=None).investigation(all_topics=True)
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read and written"), options.watched(investigation) as watched:
-        answers = answer_groups(watched, question, status.add_unreadable)
+        answers = answer_groups(watched, request, status.add_unreadable)
         text = partial(group_answer_lines, screen=options.screen())
         rows = attrgetter("rows")
         if to_format == "text":
-            write_results(answers, to_format, options, text=text, table=question.table, rows=rows)
+            write_results(answers, to_format, options, text=text, table=request.table, rows=rows)
         else:
             parts = chain.from_iterable(map(rows, answers))
-            write_results(parts, to_format, options, text=str, table=question.table, rows=lambda part: part)
+            write_results(parts, to_format, options, text=str, table=request.table, rows=lambda part: part)
     return status.code(severity)

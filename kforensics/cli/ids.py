@@ -11,7 +11,7 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options("topic", "partitions", "min_severity", "codes", "since")
 def ids(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     transactional_id: Annotated[
         str | None,
@@ -45,22 +45,22 @@ def ids(
     """List the transactional ids with their states, or show the life of one of them."""
     from itertools import chain
 
-    from kforensics.analyses.ids import IdsQuestion, answer_ids
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.analyses.ids import IdsRequest, answer_ids
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.render.ids_text import id_answer_lines
 
-    question = IdsQuestion(transactional_id, where)
+    request = IdsRequest(transactional_id, where)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read and written"), options.watched(investigation) as watched:
-        answers = answer_ids(watched, question, status.add_unreadable)
+        answers = answer_ids(watched, request, status.add_unreadable)
         text = partial(id_answer_lines, screen=options.screen())
         rows = attrgetter("rows")
         if to_format == "text":
-            write_results(answers, to_format, options, text=text, table=question.table, rows=rows)
+            write_results(answers, to_format, options, text=text, table=request.table, rows=rows)
         else:
             parts = chain.from_iterable(map(rows, answers))
-            write_results(parts, to_format, options, text=str, table=question.table, rows=lambda part: part)
+            write_results(parts, to_format, options, text=str, table=request.table, rows=lambda part: part)
     raise typer.Exit(status.code(severity))

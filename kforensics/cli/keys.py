@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kforensics.analyses.keys import TopicResult
-    from kforensics.cli.asking import Judged
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.asking import DocumentFindings
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def keys(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     partition_count: Annotated[
         int | None,
@@ -50,36 +50,38 @@ def keys(  # long: one parameter per option
     ] = "partitions",
 ) -> None:
     """Find keys that are not where their partitioner puts them, or are in several partitions."""
-    from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
-    from kforensics.cli.asking import Judged
-    from kforensics.cli.common_options import ExitStatus, severities_of
+    from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
+    from kforensics.cli.asking import DocumentFindings
+    from kforensics.cli.partition_options import ExitStatus, severities_of
     from kforensics.cli.writing import write_results
     from kforensics.render.formats import Format
     from kforensics.render.key_text import key_lines
 
-    question = KeysQuestion(tuple(options.topic or ()), partition_count, listed)
+    request = KeysRequest(tuple(options.topic or ()), partition_count, listed)
     options.refuse("this command shows no such", "min_severity", "codes", "since", "partitions")
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic has the partition counts
     status = ExitStatus(investigation.unreadable)
-    table, judged = question.table, Judged(investigation, options.brokers())
+    table, document_findings = request.table, DocumentFindings(investigation, options.brokers())
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
-        results = status.watch(evaluate_topic_keys(watched, question, status.add_unreadable), severities_of)
+        results = status.watch(evaluate_topic_keys(watched, request, status.add_unreadable), severities_of)
         write_results(
-            _judged(results, judged) if to_format is Format.JSON else results,
+            _with_findings_beside(results, document_findings) if to_format is Format.JSON else results,
             to_format,
             options,
             text=partial(key_lines, screen=options.screen()),
             table=table,
             rows=lambda keys: keys.rows.get(table.name, ()),
-            beside=judged.tables,
+            beside=document_findings.tables,
         )
     raise typer.Exit(status.code(severity))
 
 
-def _judged(results: "Iterable[TopicResult]", judged: "Judged") -> "Iterator[TopicResult]":
+def _with_findings_beside(
+    results: "Iterable[TopicResult]", document_findings: "DocumentFindings"
+) -> "Iterator[TopicResult]":
     """Yield results, and add their findings to what a document has beside their rows."""
     for result in results:
         for place, finding in result.placed:
-            judged.add(place, (finding,))
+            document_findings.add(place, (finding,))
         yield result

@@ -10,7 +10,7 @@ from kforensics.cli.command import SELECTION, Command, epilog, with_shared_optio
 
 if TYPE_CHECKING:
     from kforensics.analyses.lso import LsoAnswer
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.render.lso_text import LsoText
     from kforensics.render.ranked_text import RankedText
 
@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def lso(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     at: Annotated[
         int | None,

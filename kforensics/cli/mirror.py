@@ -10,7 +10,7 @@ import typer
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 # It is about the records of two clusters, which need no time of evaluation and no settings.
@@ -23,7 +23,7 @@ LEFT_OUT = (
 @app.command(cls=Command, epilog=epilog("mirror /data/source /data/target", "mirror --topic orders source target"))
 @with_shared_options(*LEFT_OUT)
 def mirror(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     mirror_topic: Annotated[
         str | None,
@@ -35,19 +35,19 @@ def mirror(
     ] = None,
 ) -> None:
     """Compare topics with their mirrors in another cluster: missing and repeated records, parts of transactions."""
-    from kforensics.analyses.mirror import MirrorQuestion, compare_mirrors
+    from kforensics.analyses.mirror import MirrorRequest, compare_mirrors
     from kforensics.cli.command import notify
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.forensics.mirrors.mirror_rows import MIRROR, mirror_rows, severities_of_mirror
     from kforensics.render.mirror_text import mirror_lines
     from kforensics.render.output import check_output
 
-    question = MirrorQuestion.of(options.paths or (), options.topic or (), options.numbers(), mirror_topic)
+    request = MirrorRequest.of(options.paths or (), options.topic or (), options.numbers(), mirror_topic)
     to_format, severity = options.format(), options.severity()
-    check_output(options.output, (question.source, question.target))
+    check_output(options.output, (request.source, request.target))
     status = ExitStatus()
-    comparisons = status.watch(compare_mirrors(question, notify, status.add_unreadable), severities_of_mirror)
+    comparisons = status.watch(compare_mirrors(request, notify, status.add_unreadable), severities_of_mirror)
     text = partial(mirror_lines, screen=options.screen())
     write_results(comparisons, to_format, options, text=text, table=MIRROR, rows=mirror_rows)
     raise typer.Exit(status.code(severity))

@@ -10,7 +10,7 @@ from kforensics.cli.command import SELECTION, Command, epilog, with_shared_optio
 
 if TYPE_CHECKING:
     from kforensics.analyses.producers import ProducersAnswer
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def producers(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     at: Annotated[
         int | None,

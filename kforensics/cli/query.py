@@ -13,7 +13,7 @@ from kforensics.cli.command import SELECTION, Command, epilog, notify, with_shar
 from kforensics.errors import UsageError
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions, ExitStatus
+    from kforensics.cli.partition_options import ExitStatus, PartitionOptions
     from kforensics.sql.scanned_table import Source
     from kforensics.sql.session import Session
 
@@ -33,7 +33,7 @@ app = typer.Typer(add_completion=False)
     *("paths", "min_severity", "codes", "since", "show_all", "tz", "bootstrap_server", "fail_on", "progress")
 )
 def query(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     paths: Annotated[
         list[str] | None,
@@ -57,7 +57,7 @@ def query(
     ] = None,
 ) -> None:
     """Answer SQL over an evidence store, or over logs, which are read while the query runs. Nothing is changed."""
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.query_results import write_result
 
     store, sql = _store_and_sql(paths or [], has_logs=bool(logs))
@@ -90,7 +90,9 @@ def _store_and_sql(words: list[str], *, has_logs: bool) -> tuple[str | None, str
 
 
 @contextmanager
-def _session(options: "CommonOptions", store: str | None, logs: list[str], status: "ExitStatus") -> Iterator["Session"]:
+def _session(
+    options: "PartitionOptions", store: str | None, logs: list[str], status: "ExitStatus"
+) -> Iterator["Session"]:
     from kforensics.sql.session import Session  # first: it is an extra
 
     if store is None:
@@ -101,7 +103,7 @@ def _session(options: "CommonOptions", store: str | None, logs: list[str], statu
         yield session
 
 
-def _store_tables(options: "CommonOptions", store: str) -> tuple[dict[str, "Source"], dict[str, str]]:
+def _store_tables(options: "PartitionOptions", store: str) -> tuple[dict[str, "Source"], dict[str, str]]:
     from kforensics.api.query_tables import store_tables
     from kforensics.render.output import check_output
     from kforensics.report_html.store_reader import open_store
@@ -115,7 +117,7 @@ def _store_tables(options: "CommonOptions", store: str) -> tuple[dict[str, "Sour
 
 
 def _log_tables(
-    options: "CommonOptions", logs: list[str], status: "ExitStatus"
+    options: "PartitionOptions", logs: list[str], status: "ExitStatus"
 ) -> tuple[dict[str, "Source"], dict[str, str]]:
     from dataclasses import replace
 

@@ -11,7 +11,7 @@ from kforensics.cli.query_results import write_result
 from kforensics.errors import KforensicsError, UsageError
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.sql.session import Session
 
 FIRST, MORE = "kforensics> ", "       ...> "
@@ -27,7 +27,7 @@ class Prompt:
         limit: how many rows of a result to write at most, None for all.
     """
 
-    def __init__(self, session: Session, options: CommonOptions, limit: int | None) -> None:
+    def __init__(self, session: Session, options: PartitionOptions, limit: int | None) -> None:
         self._session, self._options, self._limit = session, options, limit
 
     def run(self) -> None:

@@ -13,11 +13,11 @@ from kforensics.render.writers import ColumnWriter, open_writer
 from kforensics.sql.result_rows import first_rows, result_table, values_of
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.sql.session import Session
 
 
-def write_result(session: Session, sql: str, options: CommonOptions, limit: int | None) -> None:
+def write_result(session: Session, sql: str, options: PartitionOptions, limit: int | None) -> None:
     """Evaluate SQL and write its result, each row as soon as it is there.
 
     Args:

@@ -36,7 +36,7 @@ def report(
     _no_config: NoConfig = False,
 ) -> None:
     """Write the report of an evidence store as one HTML file, which needs no network: findings, charts and tables."""
-    from kforensics.cli.common_options import ExitStatus, brokers_of, severity_of
+    from kforensics.cli.partition_options import ExitStatus, brokers_of, severity_of
     from kforensics.report_html.report_page import write_report
 
     if store is None:

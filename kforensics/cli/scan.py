@@ -9,7 +9,7 @@ import typer
 from kforensics.cli.command import Command, Processes, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def scan(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     processes: Processes = None,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from kforensics.cli.command import Command, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
 
 app = typer.Typer(add_completion=False)
 
@@ -24,10 +24,10 @@ app = typer.Typer(add_completion=False)
     ),
 )
 @with_shared_options()
-def settings(options: "CommonOptions") -> None:
+def settings(options: "PartitionOptions") -> None:
     """Show the settings in force: their values, where these come from, and what they mean for the verdicts."""
     from kforensics.analyses.settings import settings_in_force
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.render.ids_text import setting_lines
 

@@ -10,7 +10,7 @@ from kforensics.cli.command import OUTPUT, SELECTION, Command, epilog, with_shar
 
 if TYPE_CHECKING:
     from kforensics.analyses.transactions import TransactionsAnswer, TransactionsQuestion
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.render.ranked_text import RankedText
 
 app = typer.Typer(add_completion=False)
@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 )
 @with_shared_options()
 def transactions(  # long: one parameter per option
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     state: Annotated[
         list[str] | None,
@@ -69,23 +69,23 @@ def transactions(  # long: one parameter per option
     raise typer.Exit(ask(options, question, RankedText(options.screen(), "no transactions"), _add))
 
 
-def _costs(options: "CommonOptions", listed: "TransactionsQuestion") -> int:
+def _costs(options: "PartitionOptions", listed: "TransactionsQuestion") -> int:
     from functools import partial
 
-    from kforensics.analyses.transactions import CostsQuestion, answer_costs, refuse_filters
-    from kforensics.cli.common_options import ExitStatus
+    from kforensics.analyses.transactions import CostsRequest, answer_costs, refuse_filters
+    from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.forensics.core.cluster_tables import TRANSACTION_COSTS
     from kforensics.render.ids_text import cost_lines
 
     refuse_filters(listed)
     options.refuse("this command shows none", "min_severity", "codes")
-    question = CostsQuestion(tuple(options.topic or ()), options.numbers())
+    request = CostsRequest(tuple(options.topic or ()), options.numbers())
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # coordinators know when transactions began and ended
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read and written"), options.watched(investigation) as watched:
-        answers = answer_costs(watched, question, status.add_unreadable)
+        answers = answer_costs(watched, request, status.add_unreadable)
         text = partial(cost_lines, screen=options.screen())
         write_results(answers, to_format, options, text=text, table=TRANSACTION_COSTS, rows=lambda rows: rows)
     return status.code(severity)

@@ -12,7 +12,7 @@ import typer
 from kforensics.cli.command import Command, Processes, epilog, with_shared_options
 
 if TYPE_CHECKING:
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
     from kforensics.render.screen import Screen
 
@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 @app.command(cls=Command, epilog=epilog("verify /var/lib/kafka/data", "verify --fail-on warning orders-0"))
 @with_shared_options()
 def verify(
-    options: "CommonOptions",
+    options: "PartitionOptions",
     *,
     processes: Processes = None,
 ) -> None:

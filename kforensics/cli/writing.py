@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeVar, get_args
@@ -15,15 +16,16 @@ from kforensics.render.streams import TextSink
 if TYPE_CHECKING:
     from inspect import Parameter
 
-    from kforensics.cli.common_options import CommonOptions
+    from kforensics.cli.partition_options import PartitionOptions
     from kforensics.forensics.audit.partition_result import PartitionResult
     from kforensics.forensics.core.result_rows import Rows, RowStream
+    from kforensics.render.incident_lines import IncidentView
     from kforensics.render.screen import CommandWords, Screen
 
 T = TypeVar("T")
 # What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
 NOT_REPEATED = ("output", "checksums", "output_format", "table")
-# For results that are not judged.
+# For results without findings.
 NO_TABLES: Mapping[str, Iterable[Rows | RowStream]] = MappingProxyType({})
 # Lines that are written at once.
 BATCH = 1 << 10
@@ -32,7 +34,7 @@ BATCH = 1 << 10
 def write_results(
     results: Iterable[T],
     output_format: Format,
-    options: CommonOptions,
+    options: PartitionOptions,
     *,
     text: Callable[[T], Iterable[str]],
     table: Table,
@@ -73,6 +75,11 @@ def write_lines(lines: Iterable[str], out: IO[bytes], screen: Screen | None = No
     while batch := list(islice(shown, BATCH)):
         sink.write("\n".join((*batch, "")))
     sink.flush()
+
+
+def write_report_lines(lines: Iterable[str], out: IO[bytes], view: IncidentView) -> None:
+    """Write the lines of a report, whose times are in the zone of the screen already."""
+    write_lines(lines, out, replace(view.screen, zone=None))
 
 
 def write_parts(parts: Iterable[bytes], out: IO[bytes]) -> None:
@@ -116,7 +123,7 @@ def write_tables(
     results: list[PartitionResult],
     output_format: Format,
     out: IO[bytes],
-    judged: list[PartitionResult] | None = None,
+    finding_results: list[PartitionResult] | None = None,
 ) -> None:
     """Write tables of the results of partitions.
 
@@ -125,14 +132,14 @@ def write_tables(
         results: the results.
         output_format: a format of rows.
         out: binary stream to write to.
-        judged: results with the findings and incidents that a JSON document has beside the tables.
+        finding_results: results with the findings and incidents that a JSON document has beside the tables.
     """
     from kforensics.forensics.core.tables import RESULTS
     from kforensics.render.writers import open_writer
 
     tables = [(name, results) for name in names]
-    if output_format is Format.JSON and judged is not None:
-        tables += [(name, judged) for name in ("findings", "incidents") if name not in names]
+    if output_format is Format.JSON and finding_results is not None:
+        tables += [(name, finding_results) for name in ("findings", "incidents") if name not in names]
     writer = open_writer(output_format, out)
     for name, having in tables:
         writer.write(RESULTS[name], chain.from_iterable(result.rows[name] for result in having if name in result.rows))

@@ -12,7 +12,7 @@ from typing import Any
 from kforensics.forensics.coordinators.cluster_rows import IdList
 from kforensics.forensics.coordinators.component_names import COMPONENTS, NEXT_STEPS
 from kforensics.forensics.coordinators.partition_of import NamePartition
-from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdLife
+from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdHistory
 from kforensics.forensics.core.formatting import (
     format_count,
     format_duration,
@@ -97,15 +97,15 @@ def _in_units(name: str, value: str) -> str:
     return f" ({format_duration(number * (MINUTE_MS if unit == 'minutes' else 1))})"
 
 
-def id_answer_lines(answer: IdList | TransactionalIdLife | NamePartition, screen: Screen) -> Iterator[str]:
-    """Yield the transactional ids of a cluster, the life of one of them, or the partition of a name.
+def id_answer_lines(answer: IdList | TransactionalIdHistory | NamePartition, screen: Screen) -> Iterator[str]:
+    """Yield the transactional ids of a cluster, the history of one of them, or the partition of a name.
 
     Args:
         answer: what to show.
         screen: where it is shown.
     """
-    if isinstance(answer, TransactionalIdLife):
-        return _life_lines(answer, screen)
+    if isinstance(answer, TransactionalIdHistory):
+        return _id_history_lines(answer, screen)
     return _where_lines(answer) if isinstance(answer, NamePartition) else _id_list_lines(answer, screen)
 
 
@@ -156,30 +156,30 @@ def _id_cells(row: Sequence[Any]) -> tuple[str, ...]:
     )
 
 
-def _life_lines(life: TransactionalIdLife, screen: Screen) -> Iterator[str]:
-    state = life.state or ("expired" if life.is_removed else "unreadable")
-    yield f"transactional id {printable(life.transactional_id)}: {state}"
-    yield f"  coordinator: {partition_label(life.place, 'unknown partition')}"
-    yield from _component_lines(life)
+def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterator[str]:
+    state = history.state or ("expired" if history.is_removed else "unreadable")
+    yield f"transactional id {printable(history.transactional_id)}: {state}"
+    yield f"  coordinator: {partition_label(history.place, 'unknown partition')}"
+    yield from _component_lines(history)
     limit = screen.shown(LISTED)
-    events = life.events if limit is None else life.events[-limit:]
-    if len(events) < len(life.events):
-        yield f"  {format_count(len(life.events) - len(events), 'earlier event')} …"
+    events = history.events if limit is None else history.events[-limit:]
+    if len(events) < len(history.events):
+        yield f"  {format_count(len(history.events) - len(events), 'earlier event')} …"
         yield from screen.rest("--all")
     for event in events:
         yield Line(f"  {_event_line(event)}", hang=4)
 
 
-def _component_lines(life: TransactionalIdLife) -> Iterator[Line]:
+def _component_lines(history: TransactionalIdHistory) -> Iterator[Line]:
     """Yield which component the id looks like, and what that does with the transaction that the id has open."""
-    if life.naming is None:
+    if history.naming is None:
         return
-    component = COMPONENTS[life.naming.naming.component]
-    yield Line(f"  looks like {component}: {printable(life.naming.part)}", hang=4)
-    last = life.events[-1] if life.events else None
+    component = COMPONENTS[history.naming.naming.component]
+    yield Line(f"  looks like {component}: {printable(history.naming.part)}", hang=4)
+    last = history.events[-1] if history.events else None
     if last is not None and last.kind is IdEventKind.OPEN:
         timeout = format_duration(last.record.timeout_ms)
-        step = NEXT_STEPS[life.naming.naming]
+        step = NEXT_STEPS[history.naming.naming]
         whose = f"producer {last.producer_id}, epoch {last.last_epoch}"
         late = f"the coordinator aborts it after its timeout of {timeout}, if that is earlier"
         yield Line(f"  next, with the open transaction of {whose}: {step}; {late}", hang=4)

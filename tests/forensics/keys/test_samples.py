@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kforensics
-from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
 from kforensics.analyses.partitions import investigate
 from kforensics.errors import InputError
 from kforensics.forensics.audit.topic_result import TopicKeyResult
@@ -32,7 +32,7 @@ def test_what_real_producers_wrote_raises_no_alarm(sample: str) -> None:
     messages: list[str] = []
     investigation = investigate([str(SAMPLES / sample)], None, messages.append, lambda _: None)
     errors: list[InputError] = []
-    found = evaluate_topic_keys(investigation, KeysQuestion(), errors.append)
+    found = evaluate_topic_keys(investigation, KeysRequest(), errors.append)
     results = [result for result in found if isinstance(result, TopicKeyResult)]
     assert (messages, errors) == ([], [])
     assert sum(result.topic.counts.records for result in results) > 0
@@ -43,7 +43,7 @@ def test_the_growth_sample_has_only_the_provoked_findings() -> None:
     investigation = investigate([str(SAMPLES / "partition-growth")], None, lambda _: None, lambda _: None)
     codes = {
         result.topic.name: {finding.code.name for finding in result.findings if finding.severity > Severity.INFO}
-        for result in evaluate_topic_keys(investigation, KeysQuestion(), lambda _: None)
+        for result in evaluate_topic_keys(investigation, KeysRequest(), lambda _: None)
         if isinstance(result, TopicKeyResult)
     }
     provoked = {"late-writer": {"key-in-two-partitions"}, "compacted": {"tombstone-wrong-partition"}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.analyses.mirror import MirrorQuestion, compare_mirrors
+from kforensics.analyses.mirror import MirrorRequest, compare_mirrors
 from kforensics.forensics.mirrors.mirror_ranges import RangeKind
 from kforensics.forensics.mirrors.mirror_rows import MirrorComparison
 from tests.forensics.forge import drop, file_of, forge, patch
@@ -19,7 +19,7 @@ def _compare(folder: Path) -> MirrorComparison:
     def fail(what: object) -> None:
         raise AssertionError(what)
 
-    (comparison,) = compare_mirrors(MirrorQuestion(str(folder / "source"), str(folder / "target")), fail, fail)
+    (comparison,) = compare_mirrors(MirrorRequest(str(folder / "source"), str(folder / "target")), fail, fail)
     return comparison
 
 

@@ -1,4 +1,4 @@
-"""The life of a transactional id, event by event: initializations, transactions, fencings, timeouts, expiry.
+"""The history of a transactional id, event by event: initializations, transactions, fencings, timeouts, expiry.
 
 The records of the coordinator do not name their cause. Rules: ``TransactionCoordinator``, ``TransactionMetadata``:
 
@@ -31,7 +31,7 @@ from kforensics.parsers.format.array_types import StructArray
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.messages.message_columns import texts_of
 
-__all__ = ["IdEvent", "IdEventKind", "IdEvents", "TransactionalIdLife"]
+__all__ = ["IdEvent", "IdEventKind", "IdEvents", "TransactionalIdHistory"]
 
 LEFT = "first record that is left"
 NOT_SHOWN = "version 2 does not show who aborted: its client, or another producer that initialised the id"
@@ -77,7 +77,7 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class IdEvent:
-    """An event in the life of a transactional id, or several equal ones in a row.
+    """An event in the history of a transactional id, or several equal ones in a row.
 
     Attributes:
         kind: what happened.
@@ -111,8 +111,8 @@ class IdEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionalIdLife:
-    """The life of a transactional id in a cluster.
+class TransactionalIdHistory:
+    """The history of a transactional id in a cluster.
 
     Attributes:
         transactional_id: the transactional id.
@@ -270,15 +270,15 @@ class IdEvents:
         last.aborted += event.aborted
 
 
-def _event_rows(life: TransactionalIdLife) -> Rows:
-    events = life.events
+def _event_rows(history: TransactionalIdHistory) -> Rows:
+    events = history.events
 
     def numbers(name: str, null: int) -> object:
         return nullable(np.array([getattr(event, name) for event in events], "i8"), null)
 
     columns = {
-        **life.place._asdict(),
-        "transactional_id": life.transactional_id,
+        **history.place._asdict(),
+        "transactional_id": history.transactional_id,
         "event": [str(event.kind) for event in events],
         "times": [event.times for event in events],
         "first_timestamp": numbers("first_time", NO_TIME),
@@ -287,7 +287,7 @@ def _event_rows(life: TransactionalIdLife) -> Rows:
         "transaction_timeout_ms": nullable(np.array([event.record.timeout_ms for event in events], "i8"), NONE),
         **{name: [getattr(event, name) for event in events] for name in ("committed", "aborted", "why")},
         "exact": [event.is_exact for event in events],
-        "path": [life.paths[event.record.segment] for event in events],
+        "path": [history.paths[event.record.segment] for event in events],
         **{name: [getattr(event.record, name) for event in events] for name in ("position", "offset")},
     }
     return Rows(ID_EVENTS, len(events), columns)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kforensics.analyses.partitions import investigate
-from kforensics.cli.common_options import CommonOptions
+from kforensics.cli.partition_options import PartitionOptions
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.copies import copies_among
 from kforensics.forensics.checks.check import findings_of
@@ -208,4 +208,4 @@ def test_files_named_without_the_log_beside_them_are_no_finding() -> None:
     rows = [row for row in discover(files) if isinstance(row, FoundFile)]
     assert len(rows) == len(files)
     with pytest.raises(Exception, match="there is no log under"):
-        CommonOptions(paths=files).investigation()
+        PartitionOptions(paths=files).investigation()

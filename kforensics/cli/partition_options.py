@@ -56,7 +56,7 @@ class HasFindings(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonOptions(SharedOptions):
+class PartitionOptions(SharedOptions):
     """The options of a command on partitions, and what they mean.
 
     Attributes:

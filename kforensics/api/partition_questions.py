@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
 from kforensics.analyses.filters import offset_range
-from kforensics.analyses.keys import KeysQuestion, evaluate_topic_keys
+from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
 from kforensics.analyses.producers import ProducersQuestion
 from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
-from kforensics.analyses.transactions import CostsQuestion, TransactionsQuestion, answer_costs, refuse_filters
+from kforensics.analyses.transactions import CostsRequest, TransactionsQuestion, answer_costs, refuse_filters
 from kforensics.api.explanation import Explanation
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
@@ -108,8 +108,8 @@ def transactions(  # noqa: PLR0913  # one parameter per filter of the command
 def _costs(paths: Paths, listed: TransactionsQuestion, evaluation: Evaluation) -> TableView:
     refuse_filters(listed)
     named, errors = parameters_of(**evaluation), list[InputError]()
-    question = CostsQuestion(named["topics"], named["numbers"])
-    rows = list(answer_costs(investigation_of_all(paths, evaluation), question, errors.append))
+    request = CostsRequest(named["topics"], named["numbers"])
+    rows = list(answer_costs(investigation_of_all(paths, evaluation), request, errors.append))
     raise_any(paths, errors)
     return view_of(TRANSACTION_COSTS, table_of_parts(TRANSACTION_COSTS, (part.record_batch() for part in rows)))
 
@@ -268,11 +268,11 @@ def keys(
     named = parameters_of(**evaluation)
     if named["numbers"]:
         raise UsageError("partition selects partitions, and keys belong to whole topics; leave it out")
-    question, errors = KeysQuestion(named["topics"], partition_count, listed), list[InputError]()
-    results = list(evaluate_topic_keys(investigation_of_all(paths, evaluation), question, errors.append))
+    request, errors = KeysRequest(named["topics"], partition_count, listed), list[InputError]()
+    results = list(evaluate_topic_keys(investigation_of_all(paths, evaluation), request, errors.append))
     topics_with_log = [result for result in results if isinstance(result, TopicKeyResult)]
     raise_any(paths, errors)
-    table = question.table
+    table = request.table
     parts = [result.rows[table.name].record_batch() for result in topics_with_log]
     return view_of(table, table_of_parts(table, parts))
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from kforensics.analyses.audit import AuditRequest, Stages, run_audit
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.topics import similar
 from kforensics.cli.command import notify
-from kforensics.cli.common_options import CommonOptions, ExitStatus
 from kforensics.cli.evaluating import audit_meter, selected_results, watch_partitions
-from kforensics.cli.writing import write_lines, write_tables
+from kforensics.cli.partition_options import ExitStatus, PartitionOptions
+from kforensics.cli.writing import write_report_lines, write_tables
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.formatting import format_count
@@ -26,8 +25,8 @@ from kforensics.render.incident_lines import IncidentView
 from kforensics.render.output import open_output
 
 
-def audit_in_process(
-    options: CommonOptions, request: AuditRequest, view: IncidentView, table: str | None = None
+def audit_locally(
+    options: PartitionOptions, request: AuditRequest, view: IncidentView, table: str | None = None
 ) -> int:
     """Audit all partitions, write the evidence store, print the report, and return the exit code.
 
@@ -70,11 +69,6 @@ def audit_in_process(
     if request.output and not options.quiet:
         notify(f"the evidence of {format_count(report.partitions, 'partition')} is in {request.output}")
     return status.code(severity)
-
-
-def write_report_lines(lines: Iterable[str], out: IO[bytes], view: IncidentView) -> None:
-    """Write the lines of a report, whose times are in the zone of the screen already."""
-    write_lines(lines, out, replace(view.screen, zone=None))
 
 
 def _tables(output_format: Format, table: str | None) -> Sequence[str]:

@@ -11,7 +11,7 @@ from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.log.left_out_records import LEFT_OUT
 
 
-def check_records(partitions: Iterable[Partition], need: str) -> None:
+def refuse_without_records(partitions: Iterable[Partition], need: str) -> None:
     """Refuse partitions whose records were left out, before anything is said of them.
 
     Args:
