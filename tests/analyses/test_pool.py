@@ -18,6 +18,7 @@ import pytest
 from kforensics.analyses import pool
 from kforensics.analyses.pool import _executor, _submit
 from kforensics.errors import EngineError
+from kforensics.render.output import deferred_signals
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -131,7 +132,7 @@ def test_a_signal_that_is_ignored_stays_ignored(number: signal.Signals) -> None:
     """After nohup a command survives the end of its terminal."""
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        with pool._deferred_interrupt():
+        with deferred_signals():
             os.kill(os.getpid(), number)
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
