@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -214,7 +215,7 @@ def _same_offset(
     partition: Partition,
     offset: int,
     lso: dict[str, Any],
-    transactions: list[dict[str, Any]],
+    transactions: Sequence[dict[str, Any]],
 ) -> None:
     """Check that an offset is explained by the same bounds and the same transaction."""
     only = investigation.of([partition])
