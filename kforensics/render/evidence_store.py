@@ -66,8 +66,7 @@ class EvidenceStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            self._files.close()
+        self._files.discard()
         self._held.close()
 
     def add(self, rows: Rows | RowStream) -> None:
@@ -233,6 +232,11 @@ class TableFiles:
             file.close()
         return {name: file.rows for name, file in self._files.items()}
 
+    def discard(self) -> None:
+        """Close what is still open, whose rows nobody needs."""
+        for file in self._files.values():
+            file.discard()
+
 
 def _has_bytes(table: Table) -> bool:
     """Return whether a table has bytes, whose rows are too large to gather."""
@@ -269,6 +273,14 @@ class TableFile:
         if self._writer is not None:
             self._flush()
             self._writer.close()
+            self._writer = None
+
+    def discard(self) -> None:
+        """Close the file, whose rows nobody needs, even if nothing can be written."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
+            self._writer.is_open = False  # otherwise it tries again when it is deleted, and prints that it failed
             self._writer = None
 
     def _flush(self) -> None:
