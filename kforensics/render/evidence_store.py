@@ -233,7 +233,7 @@ class TableFiles:
         return {name: file.rows for name, file in self._files.items()}
 
     def discard(self) -> None:
-        """Close what is still open, whose rows nobody needs."""
+        """Close what is still open; its rows are not needed."""
         for file in self._files.values():
             file.discard()
 
@@ -276,7 +276,7 @@ class TableFile:
             self._writer = None
 
     def discard(self) -> None:
-        """Close the file, whose rows nobody needs, even if nothing can be written."""
+        """Close the file, whose rows are not needed, even if nothing can be written."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()
