@@ -139,22 +139,32 @@ def answered(question: Question[Any], investigation: Investigation) -> dict[str,
     return {folder: sorted(rows, key=repr) for folder, rows in by_folder.items()}
 
 
-def an_hour_later(scenario: str) -> Investigation:
-    """Return the partitions of a scenario, evaluated as of an hour after they were copied."""
-    return investigated(SAMPLES / scenario, as_of_ms=taken_ms(scenario) + HOUR_MS)
+@dataclass(frozen=True)
+class Sample:
+    """The partitions of a scenario, evaluated as of an hour after they were copied, and what an audit shows of them."""
+
+    name: str
+    investigation: Investigation
+    audited: Audited
 
 
-@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
-def test_every_command_shows_the_rows_of_an_audit(scenario: str) -> None:
-    investigation = an_hour_later(scenario)
-    audited_here = Audited.of(investigation)
+@pytest.fixture(scope="module", params=EVERY_SAMPLE)
+def sample(request: pytest.FixtureRequest) -> Sample:
+    """Return each scenario; pytest runs the tests of one of them together."""
+    name = request.param
+    investigation = investigated(SAMPLES / name, as_of_ms=taken_ms(name) + HOUR_MS)
+    return Sample(name, investigation, Audited.of(investigation))
+
+
+def test_every_command_shows_the_rows_of_an_audit(sample: Sample) -> None:
+    investigation, audited_here = sample.investigation, sample.audited
     questions = (LsoQuestion(), LsoQuestion(history=True), TransactionsQuestion(), ProducersQuestion())
     for question in questions:
         assert answered(question, investigation) == audited_here.rows(question.table), question.table
 
 
 def test_a_pool_of_processes_shows_the_rows_of_an_audit() -> None:
-    paths = [SAMPLES / scenario for scenario in EVERY_SAMPLE]
+    paths = [SAMPLES / scenario for scenario in some(EVERY_SAMPLE, 3)]
     investigation = investigated(*paths, as_of_ms=WITHOUT_TIME_MS)
     audited_here, in_pool = Audited.of(investigation), Audited.of(investigation, processes=2, split_size=1 << 14)
     assert in_pool.tables == audited_here.tables
@@ -162,11 +172,9 @@ def test_a_pool_of_processes_shows_the_rows_of_an_audit() -> None:
         assert in_pool.rows(table) == audited_here.rows(table), table
 
 
-@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
-def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
-    paths = "--quiet", "--as-of", taken_ms(scenario) + HOUR_MS, SAMPLES / scenario
-    investigation = an_hour_later(scenario)
-    audited_here = Audited.of(investigation)
+def test_scan_and_verify_say_and_exit_as_audit_does(sample: Sample) -> None:
+    paths = "--quiet", "--as-of", taken_ms(sample.name) + HOUR_MS, SAMPLES / sample.name
+    audited_here = sample.audited
     scanned = run("scan", "--format", "ndjson", *paths)
     by_place = {row["log_dir"] + repr((row["topic"], row["partition"])): row for row in scanned.rows("partitions")}
     expected = [row for rows in audited_here.rows("partitions").values() for row in rows]
@@ -186,10 +194,9 @@ def test_scan_and_verify_say_and_exit_as_audit_does(scenario: str) -> None:
     assert run("audit", *paths).code == scanned.code
 
 
-@pytest.mark.parametrize("scenario", EVERY_SAMPLE)
-def test_explain_says_of_offsets_and_producers_what_an_audit_says(scenario: str) -> None:
-    investigation = an_hour_later(scenario)
-    shown = {name: Audited.of(investigation).rows(name) for name in ("lso", "transactions", "producers")}
+def test_explain_says_of_offsets_and_producers_what_an_audit_says(sample: Sample) -> None:
+    investigation = sample.investigation
+    shown = {name: sample.audited.rows(name) for name in ("lso", "transactions", "producers")}
     for partition in some(investigation.partitions, 3):
         (lso,), folder = shown["lso"][partition.folder], partition.folder
         transactions = some(shown["transactions"].get(folder, [])[-20:], 4)

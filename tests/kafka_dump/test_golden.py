@@ -22,6 +22,7 @@ from kforensics.kafka_dump.tool_run import run_tool
 from kforensics.parsers.kernels.library import Kernels, load_kernels
 from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from lab.places import SAMPLES
+from tests.thorough import some
 
 pytestmark = pytest.mark.exhaustive
 
@@ -103,8 +104,10 @@ def comparable(outcome: tuple[str | int, ...]) -> tuple[str, str, int]:
     return str(out), str(err), int(code)
 
 
-@pytest.mark.parametrize("decoder", ["plain", "kernels"])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize(
+    ("scenario", "decoder"),
+    [*((scenario, "kernels") for scenario in SCENARIOS), *((scenario, "plain") for scenario in some(SCENARIOS, 2))],
+)
 def test_a_style_prints_what_the_tool_of_that_release_printed(
     scenario: str, decoder: str, monkeypatch: pytest.MonkeyPatch, record_property: Any
 ) -> None:
