@@ -139,6 +139,11 @@ def answered(question: Question[Any], investigation: Investigation) -> dict[str,
     return {folder: sorted(rows, key=repr) for folder, rows in by_folder.items()}
 
 
+def an_hour_later(scenario: str) -> Investigation:
+    """Return the partitions of a scenario, evaluated as of an hour after they were copied."""
+    return investigated(SAMPLES / scenario, as_of_ms=taken_ms(scenario) + HOUR_MS)
+
+
 @dataclass(frozen=True)
 class Sample:
     """The partitions of a scenario, evaluated as of an hour after they were copied, and what an audit shows of them."""
@@ -151,9 +156,8 @@ class Sample:
 @pytest.fixture(scope="module", params=EVERY_SAMPLE)
 def sample(request: pytest.FixtureRequest) -> Sample:
     """Return each scenario; pytest runs the tests of one of them together."""
-    name = request.param
-    investigation = investigated(SAMPLES / name, as_of_ms=taken_ms(name) + HOUR_MS)
-    return Sample(name, investigation, Audited.of(investigation))
+    investigation = an_hour_later(request.param)
+    return Sample(request.param, investigation, Audited.of(investigation))
 
 
 def test_every_command_shows_the_rows_of_an_audit(sample: Sample) -> None:
