@@ -13,8 +13,8 @@ stop() {
 command -v "$python" >/dev/null 2>&1 ||
     stop "There is no $python here; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11 ..."
 
-"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' ||
-    stop "kforensics needs Python 3.11, 3.12 or 3.13 and $python is $("$python" -V 2>&1); name another: make PYTHON=python3.11 ..."
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' ||
+    stop "kforensics needs Python 3.11 to 3.15 and $python is $("$python" -V 2>&1); name another: make PYTHON=python3.11 ..."
 
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
     stop "$("$python" -V) came without ensurepip, so it cannot make an environment; install it (Debian, Ubuntu: apt-get install python3-venv) and run make again."

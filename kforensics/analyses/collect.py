@@ -22,6 +22,7 @@ from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.parsers.files.input_paths import ARCHIVES
 from kforensics.parsers.files.log_capture import CHUNK, LogContent, LogFile, LogFiles
+from kforensics.parsers.format.decompression import zstd_module
 from kforensics.render.output import check_output, open_output
 from kforensics.version import __version__
 
@@ -212,9 +213,7 @@ def _compressed(out: IO[bytes], suffix: str) -> Any:
     if suffix.endswith("gz"):
         return gzip.GzipFile(filename="", fileobj=out, mode="wb", compresslevel=6)
     if suffix.endswith("zst"):
-        from backports import zstd  # loaded only if needed
-
-        return zstd.ZstdFile(out, "w")
+        return zstd_module().ZstdFile(out, "w")
     return _uncompressed(out)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backports import zstd
 
 import kforensics
 from kforensics.errors import InputError, UsageError
@@ -21,6 +20,7 @@ from kforensics.parsers.log.batches import batch_bytes, walk
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.messages.registry import INTERNAL_TOPICS
 from tests.command import SAMPLES, run
+from tests.parsers.builders import zstd
 
 AS_OF = "2026-11-22"
 NAMES = (

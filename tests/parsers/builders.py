@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import cramjam
 import lz4.frame
-from backports import zstd
 
 from kforensics.parsers.format.checksums import crc32, crc32c
+from kforensics.parsers.format.decompression import zstd_module
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, LEGACY_HEADER_V0
 from kforensics.parsers.format.rows import Batch, Damage, Header
 
+zstd = zstd_module()
 HEADER = fixed_layout(BATCH_HEADER)
 LENGTH_END, CRC_START = HEADER.end_of("length"), HEADER.end_of("crc")
 LEGACY_CRC_START = fixed_layout(LEGACY_HEADER_V0).end_of("crc")
@@ -67,7 +68,7 @@ def compressed(codec: int, data: bytes, magic: int = 2) -> bytes:
             frame = bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
             return frame[:6] + b"\x1a" + frame[7:] if magic == 0 else frame
         case 4:
-            return zstd.compress(data)
+            return bytes(zstd.compress(data))
     return data
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import cramjam
 import lz4.block
-from backports import zstd
 
 from kforensics.parsers.files.source import BytesSource, LocalSource, Source
 from kforensics.parsers.format.decompression import decompress
@@ -38,6 +37,7 @@ from tests.parsers.builders import (
     message,
     varint,
     wrapper,
+    zstd,
 )
 
 MB = 1 << 20
@@ -134,7 +134,7 @@ def _lz4_bomb() -> bytes:
 
 def _zstd_bomb() -> bytes:
     writer = zstd.ZstdCompressor(1)
-    return b"".join(writer.compress(bytes(64 * MB)) for _ in range(16)) + writer.flush()
+    return b"".join([*(writer.compress(bytes(64 * MB)) for _ in range(16)), writer.flush()])
 
 
 def _bomb_batch(codec: int, make: Callable[[], bytes]) -> Callable[[], bytes]:

@@ -13,10 +13,12 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, NamedTuple, Protocol, TypeAlias
+
+from kforensics.parsers.format.decompression import ZSTD_MODULE, zstd_module
 
 __all__ = [
     "ArchiveEntry",
@@ -123,6 +125,7 @@ class ForwardFile:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._data, self._start, self._position = chunks, b"", 0, 0
+        self._header_left: int | None = None
         self.why: str | None = None
 
     def tell(self) -> int:
@@ -140,6 +143,10 @@ class ForwardFile:
         """Return ``size`` bytes; fewer only at the end."""
         if not 0 <= size <= MAX_HEADER:
             raise tarfile.ReadError(f"a header has {size} bytes")
+        if self._header_left is not None:
+            self._header_left -= size
+            if self._header_left < 0:
+                raise tarfile.ReadError(f"a header has more than {MAX_HEADER} bytes")
         while self._start + len(self._data) < self._position + size and self._fill():
             pass
         begin = self._position - self._start
@@ -151,6 +158,15 @@ class ForwardFile:
         """Yield what follows."""
         while data := self.read(CHUNK):
             yield data
+
+    @contextmanager
+    def one_header(self) -> Iterator[None]:
+        """Refuse to read more than the longest header: later releases of Python read a header in pieces."""
+        self._header_left = MAX_HEADER
+        try:
+            yield
+        finally:
+            self._header_left = None
 
     def _fill(self) -> bool:
         try:
@@ -200,9 +216,7 @@ def stream_of(chunks: Iterator[bytes], kind: str | None) -> ForwardFile:
     if kind == GZIP:
         return ForwardFile(_decompressed(chunks, GZIP, _Gunzip))
     if kind == ZSTD:
-        from backports import zstd  # loaded only if needed
-
-        return ForwardFile(_decompressed(chunks, ZSTD, zstd.ZstdDecompressor))
+        return ForwardFile(_decompressed(chunks, ZSTD, zstd_module().ZstdDecompressor))
     return ForwardFile(chunks)
 
 
@@ -268,11 +282,9 @@ def _one_stream(data: bytes, chunks: Iterator[bytes], stream: Decompressor) -> I
 
 def _errors() -> tuple[type[Exception], ...]:
     """Return what decompressors raise; zstd has an exception of its own."""
-    if "backports.zstd" not in sys.modules:
+    if ZSTD_MODULE not in sys.modules:
         return (zlib.error,)
-    from backports import zstd
-
-    return (zlib.error, zstd.ZstdError)
+    return (zlib.error, zstd_module().ZstdError)
 
 
 def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
@@ -280,8 +292,8 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
     problem: str | None = None
     try:
         # No member is kept: a reader that may go back to each of them keeps all.
-        with tarfile.TarFile(fileobj=stream, errors="surrogateescape") as tar:  # type: ignore[arg-type]  # as it needs it
-            while member := tar.next():
+        with _tar_file(stream) as tar:
+            while member := _next_member(tar, stream):
                 tar.members.clear()  # type: ignore[attr-defined]  # typeshed lacks it
                 yield _tar_entry(stream, member)
             stream.seek(tar.offset)
@@ -294,6 +306,16 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
         problem = NO_END if "unexpected end" in str(error) else f"it is not a tar that can be read: {error}"
     if stream.why or problem:
         yield ArchiveProblem("", stream.why or problem or "")
+
+
+def _tar_file(stream: ForwardFile) -> tarfile.TarFile:
+    with stream.one_header():  # the first one is read at once
+        return tarfile.TarFile(fileobj=stream, errors="surrogateescape")  # type: ignore[arg-type]  # as it needs it
+
+
+def _next_member(tar: tarfile.TarFile, stream: ForwardFile) -> tarfile.TarInfo | None:
+    with stream.one_header():
+        return tar.next()
 
 
 def _tar_entry(stream: ForwardFile, member: tarfile.TarInfo) -> ArchiveRow:

@@ -6,10 +6,13 @@ message format 0), snappy in xerial frames, zstd (RFC 8878). No format stores a 
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
+from types import ModuleType
 
 from kforensics.parsers.format.failures import unknown_codec
 from kforensics.parsers.format.rows import Failure
@@ -29,6 +32,7 @@ GZIP_HEADER, GZIP_TRAILER = 10, 8
 LZ4_EXCEPTION = "net.jpountz.lz4.LZ4Exception"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 INCOMPRESSIBLE = 0x80000000
+ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +193,13 @@ def _check_gzip_trailer(trailer: bytes, checksum: int, size: int) -> None:
 # zstd ----------------------------------------------------------------------------------------------------------------
 
 
-def _zstd(data: bytes, _origin: int, _magic: int, _budget: int) -> Iterator[bytes]:
-    from backports import zstd  # loaded only if needed
+def zstd_module() -> ModuleType:
+    """Return Python's module for zstd, which is loaded only if needed."""
+    return import_module(ZSTD_MODULE)
 
+
+def _zstd(data: bytes, _origin: int, _magic: int, _budget: int) -> Iterator[bytes]:
+    zstd = zstd_module()
     position = 0
     while position < len(data):
         frame = zstd.ZstdDecompressor()

@@ -7,6 +7,7 @@ the functions are not imported. If a wheel or its function is missing, the addre
 from __future__ import annotations
 
 import ctypes
+import sys
 import zlib
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -15,7 +16,9 @@ from weakref import finalize
 
 from kforensics.parsers.format.decompression import GZIP, decompress
 
-LZ4_EXTENSION, ZSTD_EXTENSION = "lz4.block._block", "backports.zstd._zstd"
+LZ4_EXTENSION = "lz4.block._block"
+# From 3.14 on in the standard library, where an interpreter may have it built in: then it exports no functions.
+ZSTD_EXTENSION = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 # Slots of the int64 block that kernels decompress zstd with: the ZSTD_DCtx; the functions that reset it, free it,
 # create one and decompress in one call; the fields of a ZSTD_outBuffer and a ZSTD_inBuffer.
 CONTEXT, RESET, FREE, CREATE, AT_ONCE = range(5)

@@ -19,7 +19,6 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 import kforensics
 from kforensics.parsers.files import archives
@@ -28,6 +27,7 @@ from kforensics.parsers.files.discover import FoundFile, Unreadable, discover
 from kforensics.parsers.files.input_paths import UNPACKED
 from kforensics.parsers.files.source import open_source
 from tests.command import CLASSIC, SAMPLES, run
+from tests.parsers.builders import zstd
 from tests.thorough import IS_THOROUGH
 
 HOUR = 1_795_400_000
@@ -406,10 +406,11 @@ def test_a_header_without_end_is_not_read_into_memory(tmp_path: Path, unpacked: 
     info = tarfile.TarInfo("x")
     info.type, info.size = tarfile.XHDTYPE, 1 << 40
     archive = tmp_path / "a.tar"
-    archive.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+    archive.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(17 << 20))
     (row,) = discover([str(archive)])
     assert isinstance(row, Unreadable)
-    assert "a header has 1099511627776 bytes" in row.why
+    # Later releases of Python read it in pieces.
+    assert re.search("a header has (1099511627776|more than 16777216) bytes", row.why)
 
 
 def test_a_size_that_is_no_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,11 @@ from collections.abc import Callable
 import cramjam
 import lz4.frame
 import pytest
-from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kforensics.parsers.format.decompression import Decompressed, _xxh32, decompress
-from tests.parsers.builders import CODECS, GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed
+from tests.parsers.builders import CODECS, GZIP, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed, zstd
 
 TEXT = b"the quick brown fox " * 5000
 NOISE = random.Random(7).randbytes(70_000)  # noqa: S311 - dice for a test

@@ -13,7 +13,6 @@ import cramjam
 import lz4.block
 import lz4.frame
 import pytest
-from backports import zstd
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -26,7 +25,7 @@ from kforensics.parsers.kernels.host_codecs import NOT_DECOMPRESSED, ZstdContext
 from kforensics.parsers.kernels.lz77 import _xxh32
 from kforensics.parsers.kernels.request import SLACK
 from kforensics.parsers.log.batches import walk
-from tests.parsers.builders import GZIP, HEADER, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed
+from tests.parsers.builders import GZIP, HEADER, LZ4, NONE, SNAPPY, XERIAL, ZSTD, compressed, zstd
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +154,7 @@ def zstd_stream(data: bytes, **options: int) -> bytes:
     """Return a frame without content size, like those of Kafka's clients."""
     names = {int(zstd.CompressionParameter[name]): value for name, value in options.items()}
     writer = zstd.ZstdCompressor(options=names)
-    return writer.compress(data[:1000]) + writer.compress(data[1000:]) + writer.flush()
+    return b"".join([writer.compress(data[:1000]), writer.compress(data[1000:]), writer.flush()])
 
 
 # Streams of clients -------------------------------------------------------------------------------------------------
