@@ -17,7 +17,7 @@ from weakref import finalize
 from kforensics.parsers.format.decompression import GZIP, decompress
 
 LZ4_EXTENSION = "lz4.block._block"
-# From 3.14 on in the standard library, where an interpreter may have it built in: then it exports no functions.
+# From 3.14 on in the standard library. An interpreter may have it built in, and may hide its functions.
 ZSTD_EXTENSION = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 # Slots of the int64 block that kernels decompress zstd with: the ZSTD_DCtx; the functions that reset it, free it,
 # create one and decompress in one call; the fields of a ZSTD_outBuffer and a ZSTD_inBuffer.
@@ -76,6 +76,8 @@ def _address(extension: str, name: str) -> int:
 @cache
 def _library(extension: str) -> ctypes.CDLL | None:
     """Return an extension module, loaded as a library."""
+    if extension in sys.builtin_module_names:  # the interpreter exports its functions if it is linked with the library
+        return ctypes.CDLL(None)
     spec, search_path, name = None, None, ""
     for part in extension.split("."):
         name = f"{name}.{part}" if name else part

@@ -127,7 +127,7 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
         lz4_function()
         assert loaded() == (True, False), loaded()
         zstd_function()
-        assert loaded() == (True, True), loaded()
+        assert loaded() == (True, "_zstd" not in sys.builtin_module_names), loaded()
         context = ZstdContext()
         unwanted = {"numpy", "numba", "llvmlite", "lz4", ZSTD_MODULE} & set(sys.modules)
         assert not unwanted, unwanted
@@ -170,6 +170,7 @@ def test_a_context_is_freed_with_its_object(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(host_codecs, "_call", recorded)
     context = ZstdContext()
+    assert context.address
     pointer = ctypes.c_int64.from_address(context.address + 8 * host_codecs.CONTEXT).value
     assert len(calls) == 1
     del context
