@@ -218,15 +218,19 @@ def may_be_live(state: PartitionState, segment: int) -> bool:
 def vanished_indexes(state: PartitionState) -> range:
     """Return the numbers of the segments whose index may have been renamed between their copy and its own.
 
-    A running broker deletes segments from the start of the log and renames their files one by one. So these are the
-    first segments, as long as none has an index, if files beside them show that segments were being deleted. The active
-    segment is not deleted.
+    A running broker deletes segments from the start of the log and renames their files one by one, and they may be
+    copied in another order. So these are the first segments, as long as none has an index, and all up to the last one
+    that lacks another index, which brokers always keep, if files beside them show that segments were being deleted.
+    The active segment is not deleted.
     """
     partition = state.partition
     if partition.log_dir.clean_shutdown or all(file.state != DELETED for file in partition.others):
         return range(0)
-    has_index = [segment.base_offset in partition.transaction_indexes for segment in partition.segments[:-1]]
-    return range(has_index.index(True) if True in has_index else len(has_index))
+    bases = [segment.base_offset or 0 for segment in partition.segments[:-1]]
+    has_index = [base in partition.transaction_indexes for base in bases]
+    lacks = [base not in partition.indexes or base not in partition.time_indexes for base in bases]
+    until_last = len(lacks) - lacks[::-1].index(True) if True in lacks else 0
+    return range(max(has_index.index(True) if True in has_index else len(has_index), until_last))
 
 
 def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:

@@ -167,10 +167,11 @@ def _is_rebuilt(state: PartitionState, segment: int) -> bool:
 
 
 def _may_be_replaced(state: PartitionState, faulty: FaultyIndex) -> bool:
-    """Return whether the index and the log may be from before and after a cleaning; both are intact then."""
-    base = state.partition.segments[faulty.segment].base_offset or 0
-    is_of_both = faulty.fault >= IndexFault.NO_BATCH_BEGINS
-    return is_of_both and state.may_be_cleaned_in_copy and base < state.first_uncompacted_offset
+    """Return whether the index and the log may be from before and after a cleaning; both are intact then.
+
+    Neither the checkpoint nor the last segment of a copy shows how far a cleaning had come that went on meanwhile.
+    """
+    return faulty.fault >= IndexFault.NO_BATCH_BEGINS and state.may_be_cleaned_in_copy
 
 
 def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.partition.partition_files import DELETED
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.key_differences import KeyDifference, KeyLoss
@@ -99,6 +100,7 @@ def _of_key(comparison: Comparison, difference: KeyDifference) -> Finding:
             "offset": difference.offset,
             "older_offset": difference.older_offset,
         },
+        severity=Severity.INFO if _may_be_of_two_cleanings(difference) else None,
         cause="replica-divergence" if _is_reported(comparison, difference) else None,
         exactness=Exactness.APPROXIMATE if difference.lost is KeyLoss.KEY else Exactness.EXACT,
         benign=_benign(difference),
@@ -110,6 +112,16 @@ def _is_reported(comparison: Comparison, difference: KeyDifference) -> bool:
     first, second = sorted((difference.lacking, difference.having), key=lambda replica: replica.number)
     ranges = comparison.differences_between(first, second, DifferenceKind.MISSING, DifferenceKind.DAMAGED)
     return any(offsets.first_offset <= difference.offset <= offsets.last_offset for offsets in ranges)
+
+
+def _may_be_of_two_cleanings(difference: KeyDifference) -> bool:
+    """Return whether the record may have been copied before a cleaning, and what followed after the next one.
+
+    The second cleaning drops the tombstone. Files that a running broker has set aside show that its cleaner worked.
+    """
+    partition = difference.having.partition
+    is_set_aside = any(file.state == DELETED for file in partition.others)
+    return difference.lost is KeyLoss.KEY and is_set_aside and not partition.log_dir.clean_shutdown
 
 
 def _benign(difference: KeyDifference) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,6 +236,26 @@ def test_an_index_may_be_ahead_of_the_log_in_a_copy(
     (finding,) = with_index(tmp_path, [(9, end)], base_offset)
     assert key_facts([finding]) == [(MISMATCH, severity)]
     assert ("while the broker was running" in finding.benign[0]) == (severity is Severity.INFO)
+
+
+CLEANINGS = {
+    "of a running broker": ({"first_dirty": 20, "clean_shutdown": False}, 20, Severity.INFO),
+    "of a stopped broker": ({"first_dirty": 20}, 20, Severity.ERROR),
+    "of no cleaner": ({"clean_shutdown": False}, 20, Severity.ERROR),
+    "of a segment that was active": ({"first_dirty": 20, "clean_shutdown": False}, 40, Severity.INFO),
+    "of a segment that is active": ({"clean_shutdown": False}, 40, Severity.WARNING),
+}
+
+
+@pytest.mark.parametrize(("options", "base_offset", "severity"), CLEANINGS.values(), ids=CLEANINGS)
+def test_an_index_may_be_of_a_cleaning_after_the_copy_of_the_log(
+    tmp_path: Path, options: dict[str, Any], base_offset: int, severity: Severity
+) -> None:
+    """A broker of 4.4.0 cleaned segments beyond the checkpoint of its cleaner between the copies of log and index."""
+    log = {0: "plain @0-4", 20: "plain @20-24; plain @25-29", 40: "plain @40-44; plain @45-49"}
+    at = positions(forge(tmp_path, log, **options), base_offset)
+    (finding,) = with_index(tmp_path, [(9, at[0] + 1)], base_offset)
+    assert key_facts([finding]) == [(MISMATCH, severity)]
 
 
 def test_an_entry_that_points_to_where_nothing_was_written_is_found(tmp_path: Path) -> None:

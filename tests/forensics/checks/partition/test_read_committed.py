@@ -337,12 +337,23 @@ RENAMED = {"t-0/00000000000000000050.log.deleted": b"", "t-0/0000000000000000010
         ((102,), RENAMED, False, {102: Severity.CRITICAL}),
         ((100,), RENAMED, True, {100: Severity.CRITICAL}),
         ((100,), {}, False, {100: Severity.CRITICAL}),
+        ((102,), RENAMED | {f"t-0/{104:020d}.timeindex": None}, False, {102: Severity.INFO}),
+        ((102,), RENAMED | {f"t-0/{102:020d}.index": None}, False, {102: Severity.INFO}),
+        ((102,), RENAMED | {f"t-0/{100:020d}.timeindex": None}, False, {102: Severity.CRITICAL}),
+        ((102,), {f"t-0/{104:020d}.timeindex": None}, False, {102: Severity.CRITICAL}),
     ],
 )
 def test_an_index_that_was_renamed_while_it_was_copied(
-    without: tuple[int, ...], deleted: dict[str, bytes], clean: bool, expected: dict[int, Severity], tmp_path: Path
+    without: tuple[int, ...],
+    deleted: dict[str, bytes | None],
+    clean: bool,
+    expected: dict[int, Severity],
+    tmp_path: Path,
 ) -> None:
-    """A running broker of 4.0.0 renamed the index of its first segment after the segment had been copied."""
+    """A running broker of 4.0.0 renamed the index of its first segment after the segment had been copied.
+
+    One of 4.4.0 deleted eight segments while their files were copied in another order: of each, others were missing.
+    """
     none = dict.fromkeys(without)
     forge(tmp_path, HEAD_BEING_DELETED, clean_shutdown=clean, txnindex=none, replaced=deleted)
     findings = found_in(tmp_path)

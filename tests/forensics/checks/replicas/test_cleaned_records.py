@@ -142,6 +142,27 @@ def test_what_cleaning_lost_of_a_key_is_found(
     assert "broker-2" in str(findings[0].evidence["replica"])
 
 
+@pytest.mark.parametrize(
+    ("clean_shutdown", "set_aside", "severity"),
+    [
+        pytest.param(False, True, Severity.INFO, id="its cleaner was at work"),
+        pytest.param(False, False, Severity.ERROR, id="killed"),
+        pytest.param(True, True, Severity.ERROR, id="stopped in order"),
+    ],
+)
+def test_a_replica_may_be_copied_before_one_cleaning_and_after_the_next(
+    tmp_path: Path, clean_shutdown: bool, set_aside: bool, severity: Severity
+) -> None:
+    """A running broker of 3.9.1 had a record whose tombstone its copy no longer had."""
+    aside = {f"t-0/{0:020d}.log.deleted": b""} if set_aside else {}
+    options = {"records": WRITTEN, "clean_shutdown": clean_shutdown, "replaced": aside}
+    forged(
+        tmp_path, ({0: BOTH, 9: "plain @9"}, options), ({0: "plain @3-5", 9: "plain @9"}, {"records": REST, **CLEANED})
+    )
+    (finding,) = [finding for finding in findings(compare(tmp_path)) if finding.evidence["lost"] == "key"]
+    assert finding.severity is severity
+
+
 def test_keys_are_compared_in_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The findings do not depend on how many keys are kept in memory."""
     monkeypatch.setattr(key_differences, "KEYS_AT_ONCE", 1)
