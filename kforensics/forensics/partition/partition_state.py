@@ -20,6 +20,7 @@ from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
     CLEANER,
     CONSUMER_OFFSETS,
+    DELETED,
     HIGH_WATERMARK,
     LOG_START,
     Partition,
@@ -184,6 +185,12 @@ class PartitionState:
         """Whether its cleaner may have replaced segments while they were copied: it has cleaned before, and ran."""
         shows_cleaning = self.first_dirty_offset is not None or self.log.cleaned_to >= 0
         return shows_cleaning and not self.partition.log_dir.clean_shutdown
+
+    @property
+    def was_deleting_files(self) -> bool:
+        """Whether a broker was deleting segments, or replacing them by cleaned ones, when copied or killed."""
+        partition = self.partition
+        return not partition.log_dir.clean_shutdown and any(file.state == DELETED for file in partition.others)
 
     @cached_property
     def _after_merged_segments(self) -> IntArray:

@@ -16,7 +16,7 @@ from kforensics.errors import InputError
 from kforensics.forensics.core.external_sort import PAGE_SIZE, ExternalSort, SortedRows
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.reporting import Row
-from kforensics.forensics.partition.partition_files import DELETED, Partition
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import last_before
 from kforensics.parsers.files.source import Source, open_source
@@ -224,13 +224,13 @@ def vanished_indexes(state: PartitionState) -> range:
     The active segment is not deleted.
     """
     partition = state.partition
-    if partition.log_dir.clean_shutdown or all(file.state != DELETED for file in partition.others):
+    if not state.was_deleting_files:
         return range(0)
-    bases = [segment.base_offset or 0 for segment in partition.segments[:-1]]
-    has_index = [base in partition.transaction_indexes for base in bases]
-    lacks = [base not in partition.indexes or base not in partition.time_indexes for base in bases]
-    until_last = len(lacks) - lacks[::-1].index(True) if True in lacks else 0
-    return range(max(has_index.index(True) if True in has_index else len(has_index), until_last))
+    closed = list(enumerate(segment.base_offset or 0 for segment in partition.segments[:-1]))
+    first_with_index = (number for number, base in closed if base in partition.transaction_indexes)
+    kept = partition.indexes.keys() & partition.time_indexes.keys()
+    after_incomplete = (number + 1 for number, base in closed if base not in kept)
+    return range(max([next(first_with_index, len(closed)), *after_incomplete]))
 
 
 def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import IO, NamedTuple, Protocol, TypeAlias
+from typing import IO, NamedTuple, Protocol, TypeAlias, cast
 
 from kforensics.parsers.format.decompression import ZSTD_MODULE, zstd_module
 
@@ -179,6 +179,15 @@ class ForwardFile:
         return bool(chunk)
 
 
+class _BoundedTar(tarfile.TarFile):
+    """A tar in a ``ForwardFile``, whose headers are bounded whether Python reads them whole or in pieces."""
+
+    def next(self) -> tarfile.TarInfo | None:
+        """Return the next entry."""
+        with cast("ForwardFile", self.fileobj).one_header():
+            return super().next()
+
+
 def archive_kind(head: bytes) -> str | None:
     """Return what the first bytes of a stream are, of GZIP, ZSTD, ZIP and TAR; None if they are no archive."""
     if head.startswith(GZIP_MAGIC):
@@ -292,8 +301,8 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
     problem: str | None = None
     try:
         # No member is kept: a reader that may go back to each of them keeps all.
-        with _tar_file(stream) as tar:
-            while member := _next_member(tar, stream):
+        with _BoundedTar(fileobj=stream, errors="surrogateescape") as tar:  # type: ignore[arg-type]  # as it needs it
+            while member := tar.next():
                 tar.members.clear()  # type: ignore[attr-defined]  # typeshed lacks it
                 yield _tar_entry(stream, member)
             stream.seek(tar.offset)
@@ -306,16 +315,6 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
         problem = NO_END if "unexpected end" in str(error) else f"it is not a tar that can be read: {error}"
     if stream.why or problem:
         yield ArchiveProblem("", stream.why or problem or "")
-
-
-def _tar_file(stream: ForwardFile) -> tarfile.TarFile:
-    with stream.one_header():  # the first one is read at once
-        return tarfile.TarFile(fileobj=stream, errors="surrogateescape")  # type: ignore[arg-type]  # as it needs it
-
-
-def _next_member(tar: tarfile.TarFile, stream: ForwardFile) -> tarfile.TarInfo | None:
-    with stream.one_header():
-        return tar.next()
 
 
 def _tar_entry(stream: ForwardFile, member: tarfile.TarInfo) -> ArchiveRow:

@@ -32,7 +32,9 @@ GZIP_HEADER, GZIP_TRAILER = 10, 8
 LZ4_EXCEPTION = "net.jpountz.lz4.LZ4Exception"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 INCOMPRESSIBLE = 0x80000000
+# From 3.14 on in the standard library. An interpreter may have the extension built in, and may hide its functions.
 ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+ZSTD_EXTENSION = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 
 
 @dataclass(frozen=True, slots=True)

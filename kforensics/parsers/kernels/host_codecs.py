@@ -14,11 +14,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 from weakref import finalize
 
-from kforensics.parsers.format.decompression import GZIP, decompress
+from kforensics.parsers.format.decompression import GZIP, ZSTD_EXTENSION, decompress
 
 LZ4_EXTENSION = "lz4.block._block"
-# From 3.14 on in the standard library. An interpreter may have it built in, and may hide its functions.
-ZSTD_EXTENSION = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 # Slots of the int64 block that kernels decompress zstd with: the ZSTD_DCtx; the functions that reset it, free it,
 # create one and decompress in one call; the fields of a ZSTD_outBuffer and a ZSTD_inBuffer.
 CONTEXT, RESET, FREE, CREATE, AT_ONCE = range(5)

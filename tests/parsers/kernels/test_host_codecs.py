@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kforensics.parsers.format.decompression import decompress
+from kforensics.parsers.format.decompression import ZSTD_EXTENSION, decompress
 from kforensics.parsers.format.rows import CODECS
 from kforensics.parsers.kernels import host_codecs
 from kforensics.parsers.kernels.host_codecs import (
@@ -175,7 +175,7 @@ def test_a_context_is_freed_with_its_object(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(calls) == 1
     del context
     gc.collect()
-    assert calls[1:] == [(host_codecs._address(host_codecs.ZSTD_EXTENSION, "ZSTD_freeDCtx"), pointer)]
+    assert calls[1:] == [(host_codecs._address(ZSTD_EXTENSION, "ZSTD_freeDCtx"), pointer)]
 
 
 def test_contexts_are_independent() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_files import DELETED
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.key_differences import KeyDifference, KeyLoss
@@ -100,7 +99,7 @@ def _of_key(comparison: Comparison, difference: KeyDifference) -> Finding:
             "offset": difference.offset,
             "older_offset": difference.older_offset,
         },
-        severity=Severity.INFO if _may_be_of_two_cleanings(difference) else None,
+        severity=Severity.INFO if _may_lack_tombstone(difference) else None,
         cause="replica-divergence" if _is_reported(comparison, difference) else None,
         exactness=Exactness.APPROXIMATE if difference.lost is KeyLoss.KEY else Exactness.EXACT,
         benign=_benign(difference),
@@ -114,14 +113,12 @@ def _is_reported(comparison: Comparison, difference: KeyDifference) -> bool:
     return any(offsets.first_offset <= difference.offset <= offsets.last_offset for offsets in ranges)
 
 
-def _may_be_of_two_cleanings(difference: KeyDifference) -> bool:
-    """Return whether the record may have been copied before a cleaning, and what followed after the next one.
+def _may_lack_tombstone(difference: KeyDifference) -> bool:
+    """Return whether the copy of the replica that has the record may lack the tombstone that followed.
 
-    The second cleaning drops the tombstone. Files that a running broker has set aside show that its cleaner worked.
+    The record was copied before a cleaning then, and what followed after the next one, which drops the tombstone.
     """
-    partition = difference.having.partition
-    is_set_aside = any(file.state == DELETED for file in partition.others)
-    return difference.lost is KeyLoss.KEY and is_set_aside and not partition.log_dir.clean_shutdown
+    return difference.lost is KeyLoss.KEY and difference.having.state.was_deleting_files
 
 
 def _benign(difference: KeyDifference) -> tuple[str, ...]:
