@@ -340,6 +340,8 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
     if code == "unclean-election-loss":
         yield from (("committed", cluster, group, offset) for group, offset in evidence.get("groups", {}).items())
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
+    if code == "atomicity-marker-missing" and "leader_epoch" in evidence:
+        yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
     if code == "eos-offset-beyond-log":
         yield "committed", cluster, evidence.get("group"), evidence.get("committed")
     if code == "replica-divergence" and (epochs := evidence.get("leader_epochs_of_others")):

@@ -129,6 +129,11 @@ class Cluster:
         """Return the leader elections of a partition, in their order."""
         return (self.elections or {}).get((replica.topic_id or "", replica.name[1]), ())
 
+    def unclean_election_since(self, replica: PartitionMarkers, time: int) -> Election | None:
+        """Return the first unclean election of a partition at a time or later, in ms; None if none is known."""
+        unclean = (one for one in self.elections_of(replica) if one.is_unclean and one.timestamp >= time)
+        return min(unclean, key=lambda election: election.leader_epoch, default=None)
+
     @cached_property
     def supplied_partitions(self) -> Mapping[TopicPartition, int]:
         """The numbers of the data partitions that have a replica among the files."""

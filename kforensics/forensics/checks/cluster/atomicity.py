@@ -25,6 +25,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     is_by_operator,
 )
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, export_command
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -172,24 +173,47 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
+    election = cluster.unclean_election_since(markers, row["decided"])
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
-        f"{cluster.name(row['partition'])} has no marker of the transaction of {cluster.id_name(row)!r} (producer "
-        f"{row['producer_id']}, epoch {row['marker_epoch']}), although the coordinator wrote {State(row['status'])} at "
-        f"{format_time(row['completed'])}. {data}.",
+        f"{_without_marker(cluster, row, election)} {data}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
         severity=None if is_covered or is_old else Severity.WARNING,
-        evidence={"transactional_id": cluster.id_name(row), "completed_ms": row["completed"], "open_from": opened},
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "completed_ms": row["completed"],
+            "open_from": opened,
+            **({} if election is None else {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch}),
+        },
         exactness=Exactness.EXACT if row["is_exact"] and is_covered else Exactness.APPROXIMATE,
         benign=(
             f"copied before the end of the transaction: {_copied_before(is_covered=is_covered, is_old=is_old)}",
             f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
             f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
-            "topic deleted and recreated, log truncated after an unclean election: not visible here",
+            f"log truncated after an unclean election: {'not visible here' if election is None else 'likely'}",
+            "topic deleted and recreated: not visible here",
         ),
         remedy=_remedy(cluster, row, transaction),
+    )
+
+
+def _without_marker(cluster: Cluster, row: Row, election: Election | None) -> str:
+    """Return that a marker is missing, as a sentence, with the unclean election that cut it off."""
+    partition, name = cluster.name(row["partition"]), repr(cluster.id_name(row))
+    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
+    completed = f"{State(row['status'])} at {format_time(row['completed'])}"
+    if election is None:
+        return (
+            f"{partition} has no marker of the transaction of {name} ({producer}), although the coordinator wrote "
+            f"{completed}."
+        )
+    in_sync = ", ".join(map(str, election.in_sync)) or "none"
+    return (
+        f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
+        f"{election.leader_epoch}, in sync: {in_sync}) cut off the marker of the transaction of {name} ({producer}, "
+        f"{completed})."
     )
 
 

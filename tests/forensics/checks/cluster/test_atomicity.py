@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kforensics.forensics.audit.incident_kinds import PlacedEvidence, key_of, links
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
+from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
@@ -225,6 +227,28 @@ def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None
     forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
     ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
     assert (finding.code.name, finding.first_offset) == ("atomicity-marker-missing", None)
+
+
+@pytest.mark.parametrize(
+    ("elected", "is_unclean", "is_cause"), [(20, True, True), (19, True, False), (40, False, False)]
+)
+def test_an_unclean_election_took_the_marker(*, elected: int, is_unclean: bool, is_cause: bool, tmp_path: Path) -> None:
+    """One before the decision, or a clean one, cannot have cut off a marker that all in-sync replicas had."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    (replica,) = (markers for markers in cluster.marker_join.by_partition.values() if markers.name == ("p", 1))
+    election = Election(5, 2, NOW + elected, (1,), is_unclean)
+    cluster = cluster.with_elections({(replica.topic_id or "", 1): (election,)}, [replica])
+    (placed,) = found_in(cluster)
+    finding, sentence = placed.finding, "The unclean election of broker 2 at 2023-11-14 22:13:20 UTC (epoch 5, in sync: 1)"
+    assert (sentence in finding.message) is is_cause
+    assert ("log truncated after an unclean election: likely" in finding.benign) is is_cause
+    assert finding.evidence.get("leader_epoch") == (5 if is_cause else None)
+    assert finding.evidence.get("elected_at") == (NOW + 20 if is_cause else None)
+    evidence = PlacedEvidence("c", placed.place, "", finding)
+    is_linked = ("led", "c", "p", 1, 5) in links(evidence, key_of(evidence))
+    assert is_linked is is_cause
 
 
 def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:
