@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import encodable
-from kforensics.report_html.store_reader import SortKey, StoreReader, first_rows
+from kforensics.report_html.store_reader import SortKey, StoreReader
 
 # Incidents that a report has; the store has the others.
 MAX_INCIDENTS = 100
@@ -35,8 +36,6 @@ WORST_FIRST = (
     BY_SEVERITY,
     *(SortKey(name) for name in ("code", "topic", "partition", "broker_id", "log_dir", "first_offset", "position")),
 )
-# As the text report sorts them.
-INCIDENTS_WORST_FIRST = (BY_SEVERITY, SortKey("partition_count", descending=True), SortKey("incident"))
 PARTITION_AND_PRODUCER = ("log_dir", "topic", "partition", "producer_id")
 LISTS = ("brokers", "transactional_ids", "producer_ids", "groups", "evidence")
 TOPIC_PARTITION = re.compile(r"([A-Za-z0-9._-]+)-([0-9]+)")
@@ -109,7 +108,7 @@ def _ranges(text: str) -> tuple[tuple[str, int, int], ...] | None:
 
 
 def stored_incidents(store: StoreReader, bootstrap_server: str | None = None) -> list[StoredIncident] | None:
-    """Return the incidents of a store, worst first; None for a store of a version that had none.
+    """Return the first incidents of a store, which has the worst first; None for a store of a version that had none.
 
     Args:
         store: the store.
@@ -121,8 +120,8 @@ def stored_incidents(store: StoreReader, bootstrap_server: str | None = None) ->
     if "incidents" not in store.manifest["rows"]:
         return None
     names = RESULTS["incidents"].names
-    first = first_rows(store.batches("incidents", names), INCIDENTS_WORST_FIRST, MAX_INCIDENTS)
-    rows = [_parsed(store, row) for row in ([] if first is None else first.to_pylist())]
+    stored = chain.from_iterable(batch.to_pylist() for batch in store.batches("incidents", names))
+    rows = [_parsed(store, row) for row in islice(stored, MAX_INCIDENTS)]
     findings = _findings(store, rows)
     incidents = []
     for row in rows:

@@ -82,7 +82,7 @@ SITUATIONS = {
         ),
     ),
     "a fenced zombie that wrote again": Situation(
-        ("audit", *AS_OF, "--topic", "zombie", SAMPLES / "state-lost-after-stop"),
+        ("audit", *AS_OF, SAMPLES / "state-lost-after-stop"),
         (
             *(
                 "'zombie' (producer 3, epoch 1)",

@@ -93,9 +93,9 @@ class IncidentSummary:
         self.edges |= other.edges
 
     def rows(self) -> Rows:
-        """Return the table of incidents, worst first."""
+        """Return the table of incidents, worst first; of those of a severity, first what consumers are affected by."""
         joined = [_row(keys, incident) for keys, incident in self._joined()]
-        joined.sort(key=lambda row: (-Severity[row["severity"].upper()], -row["partition_count"], row["incident"]))
+        joined.sort(key=_order)
         table = RESULTS["incidents"]
         return Rows(table, len(joined), {name: [row[name] for row in joined] for name in table.names})
 
@@ -144,6 +144,12 @@ class IncidentSummary:
             for key in keys:
                 whole.merge(self.incidents[key])
             yield keys, whole
+
+
+def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of an incident."""
+    is_harmless = all(row[name] is None for name in ("hidden_records", "lost_records", "repeated_records"))
+    return -Severity[row["severity"].upper()], is_harmless, -row["partition_count"], row["incident"]
 
 
 def _summary(

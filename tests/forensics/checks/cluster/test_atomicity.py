@@ -241,7 +241,8 @@ def test_an_unclean_election_took_the_marker(*, elected: int, is_unclean: bool, 
     election = Election(5, 2, NOW + elected, (1,), is_unclean)
     cluster = cluster.with_elections({(replica.topic_id or "", 1): (election,)}, [replica])
     (placed,) = found_in(cluster)
-    finding, sentence = placed.finding, "The unclean election of broker 2 at 2023-11-14 22:13:20 UTC (epoch 5, in sync: 1)"
+    finding = placed.finding
+    sentence = "The unclean election of broker 2 at 2023-11-14 22:13:20 UTC (epoch 5, in sync: 1)"
     assert (sentence in finding.message) is is_cause
     assert ("log truncated after an unclean election: likely" in finding.benign) is is_cause
     assert finding.evidence.get("leader_epoch") == (5 if is_cause else None)
