@@ -160,10 +160,14 @@ class PartitionMarkers:
         return self.place.topic or "", NONE if self.place.partition is None else self.place.partition
 
     def begins_with(self, producer_ids: IntArray, epochs: IntArray) -> BoolArray:
-        """Return for which producer ids a transaction begins with the given epoch; none if the log is broken."""
+        """Return for which producer ids a transaction begins with the given epoch; none if the log is broken.
+
+        A transaction that ended in the epoch of its data does not count: before version 2 many have the same epoch.
+        """
         if self.is_broken:
             return np.zeros(len(epochs), bool)
         ended = self.markers[self.markers["first_offset"] != NONE]
+        ended = ended[ended["marker_epoch"] != ended["lowest_epoch"]]
         tables = (ended, self.open_transactions)
         first_epochs = np.concatenate([_producer_epochs(rows["producer_id"], rows["lowest_epoch"]) for rows in tables])
         first_epochs.sort()

@@ -375,6 +375,17 @@ def test_data_that_the_cleaner_took_with_its_marker(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
 
 
+def test_data_of_an_earlier_transaction_of_the_same_epoch(tmp_path: Path) -> None:
+    """A new client of version 2 fenced one of version 1, whose transactions all had the same epoch.
+
+    The cleaner has removed the last of them with its marker; data of an earlier one is still there.
+    """
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0) + decided(0, 1, version=2, state="Abort", time=1_000))
+    both = f"{data(0)}; D 1 0 1-1 @2-2 T {at(1_001)}; M 1 1 A 0 @3 {at(1_015)}"
+    forge_data(tmp_path, {"p-0": both, "p-1": both, f"{OFFSETS}-0": f"{data(0)}; plain @4-4"})
+    assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"atomicity-unverifiable": "info"}
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_marker_that_no_coordinator_sent_ended_one_half(version: int) -> None:
     """A real broker took it before the coordinator's own, which ended nothing more in that partition."""
