@@ -328,9 +328,11 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
 
 def _as_read(partition: Partition) -> Partition:
     """Return a partition without segments that only the copy of a running broker has."""
-    is_cleaned = partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED
-    without = without_superseded if is_cleaned else without_deleted
-    return partition if partition.log_dir.clean_shutdown else without(partition)
+    if partition.log_dir.clean_shutdown:
+        return partition
+    if partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED:
+        return without_superseded(partition)
+    return without_deleted(partition, partition.checkpoint(LOG_START))
 
 
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:

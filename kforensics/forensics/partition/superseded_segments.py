@@ -4,8 +4,8 @@ A cleaner merges segments into one with the name of the first, and the broker de
 a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
 be replayed twice. Rule: ``UnifiedLog.replaceSegments``.
 
-Retention deletes the oldest segments, each with its indexes. A copy may have the log of the first one and nothing else
-of it, nor the segments after it, which were deleted before it came to them. Rule: ``LocalLog.deleteSegmentFiles``.
+Retention deletes the oldest segments, each with its indexes. A copy may have some files of the first one, but not those
+of the segments after it, which were deleted before it came to them. Rule: ``LocalLog.deleteSegmentFiles``.
 """
 
 from __future__ import annotations
@@ -49,24 +49,29 @@ def without_superseded(partition: Partition) -> Partition:
     return _without(partition, _superseded_segments(partition.segments, partition.indexes))
 
 
-def without_deleted(partition: Partition) -> Partition:
+def without_deleted(partition: Partition, log_start_offset: int | None) -> Partition:
     """Return a partition without the first segments if they were being deleted while the files were copied.
 
-    They have neither index, the next segment has both, and offsets are missing in between. Only a log directory with
-    checkpoints is that of a broker; of another folder, the indexes may not have been copied.
+    Each of them lacks an index, the next segment has both, and offsets are missing in between; or the checkpoint of the
+    log start offset is beyond them and what is missing. Only a log directory with checkpoints is that of a broker; of
+    another folder, the indexes may not have been copied.
 
     Args:
         partition: its files.
+        log_start_offset: its offset in the checkpoint of log start offsets, None if it has none there.
     """
     segments, indexes = partition.segments, (partition.indexes, partition.time_indexes)
-    count = next(
-        (number for number, each in enumerate(segments) if any(each.base_offset in files for files in indexes)), 0
-    )
-    if not count or not partition.log_dir.checkpoints or any(segments[count].base_offset not in f for f in indexes):
-        return partition
-    end = _last_offset(segments[count - 1], None)
-    is_followed = end is None or end + 1 >= (segments[count].base_offset or 0)
-    return partition if is_followed else _without(partition, segments[:count])
+    whole = (number for number, each in enumerate(segments) if all(each.base_offset in files for files in indexes))
+    starts = (number for number, each in enumerate(segments[1:]) if (each.base_offset or 0) > (log_start_offset or 0))
+    count = max(next(whole, 0), next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
+    before_gap = (number for number in range(count, 0, -1) if _is_gap(segments[number - 1], segments[number]))
+    return _without(partition, segments[: next(before_gap, 0)])
+
+
+def _is_gap(segment: FoundFile, following: FoundFile) -> bool:
+    """Return whether offsets are missing between two segments."""
+    end = _last_offset(segment, None)
+    return end is not None and end + 1 < (following.base_offset or 0)
 
 
 def _without(partition: Partition, superseded: Sequence[FoundFile]) -> Partition:

@@ -200,15 +200,18 @@ def test_an_index_may_be_from_before_a_cleaning(tmp_path: Path, clean_shutdown: 
     [
         ((), False, "warning"),
         ((), True, "critical"),
-        (("index",), False, "critical"),
-        (("timeindex",), False, "critical"),
+        (("index",), False, "warning"),
+        (("timeindex",), False, "warning"),
         (("index", "timeindex"), False, "critical"),
     ],
 )
 def test_a_segment_whose_indexes_and_followers_were_deleted_during_the_copy_is_not_read(
     tmp_path: Path, left: tuple[str, ...], clean_shutdown: bool, severity: str
 ) -> None:
-    """Retention renames the log of a segment before its indexes, and the segments after it later."""
+    """Retention renames the log of a segment before its indexes, and the segments after it later.
+
+    A copy of a broker of 2.8.2 had log and offset index of the first segment, and none of its time index.
+    """
     folder = forge(
         tmp_path, {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}, clean_shutdown=clean_shutdown, snapshots={}
     )
@@ -219,6 +222,29 @@ def test_a_segment_whose_indexes_and_followers_were_deleted_during_the_copy_is_n
     assert severities(folder)["segment-missing"] == severity
     (partition,) = partitions_under(folder.parent)
     assert partition.first_offset == (10 if severity == "warning" else 0)
+
+
+@pytest.mark.parametrize(
+    ("log_start", "clean_shutdown", "missing", "first_offset"),
+    [
+        (10, False, "warning", 10),
+        (12, False, "warning", 10),
+        (16, False, "warning", 10),
+        (9, False, "critical", 0),
+        (12, True, "critical", 0),
+    ],
+)
+def test_a_segment_below_the_log_start_is_not_read_if_others_are_missing_after_it(
+    tmp_path: Path, *, log_start: int, clean_shutdown: bool, missing: str, first_offset: int
+) -> None:
+    """Of a running broker of 2.8.2, whose records had been deleted up to an offset while its files were copied."""
+    log = {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14", 15: "plain @15-19"}
+    folder = forge(tmp_path, log, log_start=log_start, clean_shutdown=clean_shutdown, snapshots={})
+    for kind in ("log", "index", "timeindex"):
+        file_of(folder, 5, kind).unlink()
+    assert severities(folder)["segment-missing"] == missing
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == first_offset
 
 
 def test_a_copy_of_logs_without_indexes_is_read_as_a_whole(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_files import CLEANER
+from kforensics.forensics.partition.partition_files import CLEANER, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
@@ -192,16 +192,23 @@ def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
     base = file.base_offset or 0
     finding = state.finding(
         CODES["segment-missing"],
-        f"{file_name(file.path)} has no indexes, and offsets are missing between it and offset {start}, where the next "
-        "segment starts: the broker was probably deleting old segments when the files were copied. The file is not "
-        "analyzed.",
+        f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: the "
+        "broker was probably deleting old segments when the files were copied. The file is not analyzed.",
         severity=Severity.WARNING,
         offsets=(base, start - 1),
         evidence={"superseded": file.path},
         exactness=Exactness.APPROXIMATE,
-        benign=("deleted by retention or DeleteRecords during the copy: likely, all first segments lack both indexes",),
+        benign=(f"deleted by retention or DeleteRecords during the copy: likely, {_of_deletion(state, start)}",),
     )
     return replace(finding, path=file.path, remedy=COPY_AGAIN)
+
+
+def _of_deletion(state: PartitionState, start: int) -> str:
+    """Return what shows that segments before an offset were being deleted."""
+    log_start = state.partition.checkpoint(LOG_START) or 0
+    if log_start >= start:
+        return f"the log starts at offset {log_start} by its checkpoint"
+    return "all segments before the gap lack an index"
 
 
 def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:
