@@ -297,6 +297,10 @@ KINDS = (
 )
 
 
+# A transaction without its marker, and one that ended its data with its own.
+UNENDED = ("atomicity-marker-missing", "txn-foreign-data-absorbed")
+
+
 def _limit(kind: IncidentKind) -> int:
     return len(Severity) if kind.at_most is None else kind.at_most
 
@@ -342,6 +346,10 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
     if code == "atomicity-marker-missing" and "leader_epoch" in evidence:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
+    if code == "atomicity-marker-missing" and "leaderless_from" in evidence:
+        yield "leaderless", cluster, evidence["leaderless_from"]
+    if code in UNENDED:
+        yield "unended", cluster, *placed.topic_partition, placed.finding.producer_id
     if code == "eos-offset-beyond-log":
         yield "committed", cluster, evidence.get("group"), evidence.get("committed")
     if code == "replica-divergence" and (epochs := evidence.get("leader_epochs_of_others")):

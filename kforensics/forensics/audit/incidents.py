@@ -244,7 +244,7 @@ def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, Incid
 def _times(finding: Finding, result: PartitionResult, as_of_ms: int) -> Iterator[int]:
     """Yield the times that a finding states: when what it reports began, or the last sign of it before."""
     evidence = finding.evidence
-    for name in ("elected_at", "aborted_ms"):
+    for name in ("elected_at", "leaderless_from", "aborted_ms"):
         if isinstance(evidence.get(name), int):
             yield evidence[name]
     for name in ("silent_ms", "lasts_ms"):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
-from kforensics.forensics.coordinators.coordinator_records import NONE, StateRecord, TopicPartition
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, StateRecord, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers, TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
-from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.election import NO_LEADER, Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.core.rules import Rules
@@ -129,10 +130,25 @@ class Cluster:
         """Return the leader elections of a partition, in their order."""
         return (self.elections or {}).get((replica.topic_id or "", replica.name[1]), ())
 
-    def unclean_election_since(self, replica: PartitionMarkers, time: int) -> Election | None:
-        """Return the first unclean election of a partition at a time or later, in ms; None if none is known."""
+    def cut_off_by(self, replica: PartitionMarkers, time: int) -> Election | None:
+        """Return the first unclean election since a time, in ms, that may have cut off what a partition had then.
+
+        That of the last leader itself has cut off nothing.
+        """
         unclean = (one for one in self.elections_of(replica) if one.is_unclean and one.timestamp >= time)
-        return min(unclean, key=lambda election: election.leader_epoch, default=None)
+        return next((one for one in unclean if one.predecessor not in {one.leader, NO_LEADER}), None)
+
+    def leaderless(self, replica: PartitionMarkers, time: int) -> tuple[Election, Election | None] | None:
+        """Return when a partition lost its leader, and its next election, if it may have had none at a time, in ms.
+
+        The next election is None if there was none; all is None if the partition had a leader.
+        """
+        skew, elections = self.rules.clock_skew_ms, self.elections_of(replica)
+        for lost, elected in zip_longest(elections, elections[1:]):
+            ends = NEVER if elected is None else elected.timestamp + skew
+            if lost.leader == NO_LEADER and lost.timestamp - skew <= time <= ends:
+                return lost, elected
+        return None
 
     @cached_property
     def supplied_partitions(self) -> Mapping[TopicPartition, int]:

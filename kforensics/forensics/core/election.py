@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Election"]
+__all__ = ["NO_LEADER", "UNCHANGED", "Election"]
+
+# Instead of a leader in ``PartitionChangeRecord``.
+NO_LEADER, UNCHANGED = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """The election of a partition leader.
+    """The election of a partition leader, or that there was none to be elected.
 
     Attributes:
         leader_epoch: the epoch that it began.
-        leader: id of the elected broker.
+        leader: id of the elected broker, NO_LEADER if there was none.
         timestamp: when the controller wrote it, in ms.
         in_sync: in-sync replicas before the election.
         is_unclean: whether the leader was not in sync.
+        predecessor: id of the broker that had led before, NO_LEADER if it is unknown.
     """
 
     leader_epoch: int
@@ -24,3 +28,4 @@ class Election:
     timestamp: int
     in_sync: tuple[int, ...]
     is_unclean: bool
+    predecessor: int = NO_LEADER

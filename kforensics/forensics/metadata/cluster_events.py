@@ -14,11 +14,10 @@ from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.cluster_tables import CLUSTER_EVENTS
+from kforensics.forensics.core.election import NO_LEADER, UNCHANGED
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.metadata.cluster_metadata import (
-    NO_LEADER,
     RECOVERING,
-    UNCHANGED,
     MetadataRecord,
     metadata_batches,
     metadata_records,

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, COMPACT
-from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.election import NO_LEADER, UNCHANGED, Election
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -46,7 +46,6 @@ __all__ = [
 COLUMNAR_BYTES = 1 << 16
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
 RECOVERING = 1
-NO_LEADER, UNCHANGED = -1, -2
 TOPIC_RESOURCE = 2
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
@@ -251,10 +250,12 @@ class _Registration:
     Attributes:
         leader_epoch: current leader epoch.
         in_sync: in-sync replicas.
+        last_leader: the leader, or the last one if there is none.
     """
 
     leader_epoch: int
     in_sync: tuple[int, ...]
+    last_leader: int
 
 
 def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[Election, ...]]:
@@ -272,23 +273,26 @@ def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[El
         key = value["topicId"], value["partitionId"]
         before = registrations.get(key)
         if kind == "PartitionRecord":
-            registrations[key] = _Registration(value["leaderEpoch"], tuple(value["isr"]))
+            registrations[key] = _Registration(value["leaderEpoch"], tuple(value["isr"]), value["leader"])
         elif before is not None:
             registrations[key] = _changed(before, value)
-            if value["leader"] not in {NO_LEADER, UNCHANGED} and timestamp is not None:
+            if value["leader"] != UNCHANGED and timestamp is not None:
                 elections.setdefault(key, []).append(_election(registrations[key], before, timestamp, value))
     return {key: tuple(of_partition) for key, of_partition in elections.items()}
 
 
 def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
     """Return the registration after a change; any leader in the record, even the same one, begins a new epoch."""
-    after = before if value["leader"] == UNCHANGED else replace(before, leader_epoch=before.leader_epoch + 1)
+    leader, after = value["leader"], before
+    if leader != UNCHANGED:
+        last_leader = before.last_leader if leader == NO_LEADER else leader
+        after = replace(before, leader_epoch=before.leader_epoch + 1, last_leader=last_leader)
     return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))
 
 
 def _election(after: _Registration, before: _Registration, timestamp: int, value: Mapping[str, Any]) -> Election:
     is_unclean = value.get("leaderRecoveryState") == RECOVERING
-    return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean)
+    return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean, before.last_leader)
 
 
 @dataclass(frozen=True, slots=True)

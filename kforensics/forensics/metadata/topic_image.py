@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = ["NO_LEADER", "RECOVERING", "UNCHANGED", "Fields", "PartitionRegistration", "TopicImage"]
+from kforensics.forensics.core.election import UNCHANGED
+
+__all__ = ["RECOVERING", "Fields", "PartitionRegistration", "TopicImage"]
 
 Fields: TypeAlias = dict[str, Any]
 Ids: TypeAlias = tuple[int, ...]
 
-NO_LEADER, UNCHANGED = -1, -2
 RECOVERED, RECOVERING = 0, 1
 # ``DirectoryId.MIGRATING``: the directory of a replica from before metadata version 3.7.
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -6,8 +6,9 @@ marker on all in-sync replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     is_by_operator,
 )
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, export_command
-from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets, format_time
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
@@ -65,7 +65,8 @@ CODES = by_name(
             "partition does not have it, the marker was lost again, and the data there stays open forever."
         ),
         benign=(
-            "The topic was deleted and recreated. The log was truncated after an unclean election. This replica "
+            "The topic was deleted and recreated. The log was truncated after an unclean election. The partition had "
+            "no leader when the coordinator sent the markers: it skips such partitions. This replica "
             "was copied before the marker arrived, or lags. It was down for longer than delete.retention.ms, and "
             "the leader had cleaned the marker by then."
         ),
@@ -173,11 +174,11 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
-    election = cluster.unclean_election_since(markers, row["decided"])
+    cause = _cause(cluster, markers, row)
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
-        f"{_without_marker(cluster, row, election)} {data}.",
+        f"{cause.sentence} {data}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
         severity=None if is_covered or is_old else Severity.WARNING,
@@ -185,36 +186,62 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
             "transactional_id": cluster.id_name(row),
             "completed_ms": row["completed"],
             "open_from": opened,
-            **({} if election is None else {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch}),
+            **cause.evidence,
         },
         exactness=Exactness.EXACT if row["is_exact"] and is_covered else Exactness.APPROXIMATE,
         benign=(
             f"copied before the end of the transaction: {_copied_before(is_covered=is_covered, is_old=is_old)}",
             f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
             f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
-            f"log truncated after an unclean election: {'not visible here' if election is None else 'likely'}",
+            cause.benign,
             "topic deleted and recreated: not visible here",
         ),
         remedy=_remedy(cluster, row, transaction),
     )
 
 
-def _without_marker(cluster: Cluster, row: Row, election: Election | None) -> str:
-    """Return that a marker is missing, as a sentence, with the unclean election that cut it off."""
-    partition, name = cluster.name(row["partition"]), repr(cluster.id_name(row))
-    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
-    completed = f"{State(row['status'])} at {format_time(row['completed'])}"
-    if election is None:
-        return (
-            f"{partition} has no marker of the transaction of {name} ({producer}), although the coordinator wrote "
-            f"{completed}."
-        )
-    in_sync = ", ".join(map(str, election.in_sync)) or "none"
-    return (
-        f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
-        f"{election.leader_epoch}, in sync: {in_sync}) cut off the marker of the transaction of {name} ({producer}, "
-        f"{completed})."
+class _Cause(NamedTuple):
+    """Why a marker is missing, as far as the elections of its partition show it.
+
+    Attributes:
+        sentence: that it is missing, and why.
+        benign: which election explains it.
+        evidence: that election.
+    """
+
+    sentence: str
+    benign: str
+    evidence: Mapping[str, int] = {}
+
+
+def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
+    """Return why a marker is missing.
+
+    A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
+    ``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``.
+    """
+    partition = cluster.name(row["partition"])
+    transaction = (
+        f"the transaction of {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}"
     )
+    completed = f"{State(row['status'])} at {format_time(row['completed'])}"
+    if (leaderless := cluster.leaderless(markers, row["completed"])) is not None:
+        lost, elected = leaderless
+        since = format_time(lost.timestamp)
+        period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
+        sentence = f"{partition} had no leader {period}, so it got no marker of {transaction}, {completed})."
+        benign = f"no leader when the transaction was completed: likely, {period}"
+        return _Cause(sentence, benign, {"leaderless_from": lost.timestamp})
+    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
+        in_sync = ", ".join(map(str, election.in_sync)) or "none"
+        sentence = (
+            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
+            f"{election.leader_epoch}, in sync: {in_sync}) cut off the marker of {transaction}, {completed})."
+        )
+        evidence = {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch}
+        return _Cause(sentence, "log truncated after an unclean election: likely", evidence)
+    sentence = f"{partition} has no marker of {transaction}), although the coordinator wrote {completed}."
+    return _Cause(sentence, "no leader then, or log truncated after an unclean election: not visible here")
 
 
 def _open_data(markers: PartitionMarkers, row: Row) -> OpenTransactionArray | None:

@@ -301,9 +301,11 @@ class _ComparedSnapshot:
     def _may_be_shorter(self, row: Row, idle_time: int) -> bool:
         """Return whether an expiry shorter than the default explains what the snapshot has and lacks.
 
-        It may still be shorter than what other snapshots prove.
+        It may still be shorter than what other snapshots prove. An empty snapshot may also have lost its producers,
+        unless others prove that the expiry is shorter.
         """
-        is_older = row["expected_last_timestamp"] < self._oldest_kept
+        is_proven = self._state.rules.least_pid_expiry_ms is not None
+        is_older = row["expected_last_timestamp"] < self._oldest_kept or (self._oldest_kept == NOTHING and is_proven)
         return is_older and idle_time >= LEAST_IDLE_MS and not self._is_expiry_known
 
     @property

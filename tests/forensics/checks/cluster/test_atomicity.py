@@ -12,7 +12,7 @@ from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRo
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
 from kforensics.forensics.core.election import Election
-from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.core.findings import Exactness, Finding
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
@@ -229,27 +229,59 @@ def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None
     assert (finding.code.name, finding.first_offset) == ("atomicity-marker-missing", None)
 
 
-@pytest.mark.parametrize(
-    ("elected", "is_unclean", "is_cause"), [(20, True, True), (19, True, False), (40, False, False)]
-)
-def test_an_unclean_election_took_the_marker(*, elected: int, is_unclean: bool, is_cause: bool, tmp_path: Path) -> None:
-    """One before the decision, or a clean one, cannot have cut off a marker that all in-sync replicas had."""
-    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
-    forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
-    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+def _with_elections(folder: Path, *elections: Election) -> Finding:
+    """Return the finding about ``p-1``, which has no marker of a transaction decided at 20 and completed at 30."""
+    forge_coordinator(folder, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(folder, everything(0) | {"p-1": "plain @0-0"})
+    cluster = cluster_under(folder, as_of_ms=SOON + HOUR)
     (replica,) = (markers for markers in cluster.marker_join.by_partition.values() if markers.name == ("p", 1))
-    election = Election(5, 2, NOW + elected, (1,), is_unclean)
-    cluster = cluster.with_elections({(replica.topic_id or "", 1): (election,)}, [replica])
-    (placed,) = found_in(cluster)
-    finding = placed.finding
-    sentence = "The unclean election of broker 2 at 2023-11-14 22:13:20 UTC (epoch 5, in sync: 1)"
+    (placed,) = found_in(cluster.with_elections({(replica.topic_id or "", 1): elections}, [replica]))
+    evidence = PlacedEvidence("c", placed.place, "", placed.finding)
+    epoch = placed.finding.evidence.get("leader_epoch")
+    assert (("led", "c", "p", 1, epoch) in links(evidence, key_of(evidence))) is (epoch is not None)
+    return placed.finding
+
+
+@pytest.mark.parametrize(
+    ("elected", "is_unclean", "predecessor", "is_cause"),
+    [(20, True, 1, True), (19, True, 1, False), (40, False, 1, False), (40, True, 2, False), (40, True, -1, False)],
+    ids=["after", "before", "clean", "same broker", "unknown"],
+)
+def test_an_unclean_election_took_the_marker(
+    *, elected: int, is_unclean: bool, predecessor: int, is_cause: bool, tmp_path: Path
+) -> None:
+    """One before the decision, a clean one, or one of the last leader cannot have cut off a marker."""
+    finding = _with_elections(tmp_path, Election(5, 2, NOW + elected, (1,), is_unclean, predecessor))
+    sentence = "The unclean election of broker 2 at 2023-11-14 22:13:20 UTC (epoch 5, in sync: 1) cut off the marker"
     assert (sentence in finding.message) is is_cause
     assert ("log truncated after an unclean election: likely" in finding.benign) is is_cause
     assert finding.evidence.get("leader_epoch") == (5 if is_cause else None)
     assert finding.evidence.get("elected_at") == (NOW + 20 if is_cause else None)
-    evidence = PlacedEvidence("c", placed.place, "", finding)
-    is_linked = ("led", "c", "p", 1, 5) in links(evidence, key_of(evidence))
-    assert is_linked is is_cause
+
+
+@pytest.mark.parametrize(
+    ("lost", "elected", "period"),
+    [
+        (-60_000, 1_000, "from 2023-11-14 22:12:20 UTC to 2023-11-14 22:13:21 UTC"),
+        (5_030, 9_000, "from 2023-11-14 22:13:25 UTC to 2023-11-14 22:13:29 UTC"),
+        (-60_000, None, "since 2023-11-14 22:12:20 UTC"),
+        (5_031, 9_000, None),
+        (-60_000, -4_971, None),
+    ],
+    ids=["no leader", "almost", "none since", "later", "before"],
+)
+def test_the_coordinator_skipped_a_partition_without_a_leader(
+    lost: int, elected: int | None, period: str | None, tmp_path: Path
+) -> None:
+    """Seen at a broker of 4.4.0 that had been killed: "these partitions are likely deleted already". Clocks differ."""
+    elections = [Election(1, -1, NOW + lost, (1,), is_unclean=False, predecessor=1)]
+    elections += [Election(2, 1, NOW + elected, (), is_unclean=True, predecessor=1)] if elected is not None else []
+    finding = _with_elections(tmp_path, *elections)
+    begins = "p-1 has no marker of" if period is None else f"p-1 had no leader {period}, so it got no marker of"
+    assert finding.message.startswith(f"{begins} the transaction of 'a' (producer 1, epoch 0")
+    benign = "; ".join(finding.benign)
+    assert ("no leader when the transaction was completed: likely" in benign) is (period is not None)
+    assert finding.evidence.get("leaderless_from") == (None if period is None else NOW + lost)
 
 
 def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:

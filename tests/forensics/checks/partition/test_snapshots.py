@@ -297,6 +297,22 @@ def test_an_expiry_that_only_files_show_may_be_shorter(
     assert found == set(expected)
 
 
+@pytest.mark.parametrize(
+    ("least_ms", "idle_ms", "severity"),
+    [(27_000, 13_000, Severity.INFO), (27_000, 4_998, Severity.WARNING), (None, 13_000, Severity.WARNING)],
+)
+def test_an_empty_snapshot_where_others_prove_a_shorter_expiry(
+    tmp_path: Path, least_ms: int | None, idle_ms: int, severity: Severity
+) -> None:
+    """Of a broker of 4.4.0 with an expiry of 6 s: others showed that it was below 27.9 s."""
+    folder = forge(tmp_path, {0: "D 5 0 0-0 @0 N", 1: "plain @1"}, snapshots={1: []})
+    taken_at(folder, 1, NOW + idle_ms)
+    state = state_under(tmp_path)
+    partition = replace(state.partition, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    rules = replace(state.rules, pid_expiry_ms=27_851, least_pid_expiry_ms=least_ms)
+    assert key_facts(list(findings(replace(state, partition=partition, rules=rules)))) == [(MISSING, severity)]
+
+
 @pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
 def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
