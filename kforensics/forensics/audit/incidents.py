@@ -126,6 +126,7 @@ class IncidentSummary:
         rank = (
             -finding.severity,
             CODE_RANKS[finding.code.name],
+            finding.first_offset is None,
             partition_sort_key(placed.place, placed.folder),
             index,
         )
