@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import IO, NamedTuple, Protocol, TypeAlias, cast
 
 from kforensics.parsers.format.decompression import ZSTD_MODULE, zstd_module
@@ -40,6 +41,8 @@ CHUNK = 1 << 20
 KEPT = 1 << 16
 # The longest header that is read: of pax, whose length the archive decides.
 MAX_HEADER = 16 << 20
+# The most zeros after the last entry that are read. tar writes 10 KB of them by default, for tapes up to some MB.
+MAX_PADDING = 64 << 20
 NANOSECONDS = 1_000_000_000
 GZIP, ZSTD, ZIP, TAR = "gzip", "zstd", "zip", "tar"
 GZIP_MAGIC, ZSTD_MAGIC, ZSTD_SKIPPED = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
@@ -311,10 +314,18 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
                 problem = f"the header at byte {tar.offset} is damaged; what follows is left out"
             elif not end:
                 problem = NO_END
+            else:
+                _read_padding(stream)
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
         problem = NO_END if "unexpected end" in str(error) else f"it is not a tar that can be read: {error}"
     if stream.why or problem:
         yield ArchiveProblem("", stream.why or problem or "")
+
+
+def _read_padding(stream: ForwardFile) -> None:
+    """Read the zeros after the last entry, so that the checksum at the end of compressed data is compared."""
+    for _ in islice(stream.chunks(), MAX_PADDING // CHUNK):
+        pass
 
 
 def _tar_entry(stream: ForwardFile, member: tarfile.TarInfo) -> ArchiveRow:
