@@ -44,7 +44,7 @@ from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin
 from kforensics.forensics.coordinators.transactions.transaction_partitions import TransactionPartitionArray
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
-from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.election import NO_LEADER, Election
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
@@ -76,8 +76,8 @@ class ClusterInput:
         history: what the transaction coordinator wrote, None for another partition.
         commits: what the group coordinator wrote, None for another partition.
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
-        elections: leader elections by topic id and partition, of those partitions that had an unclean one; None if this
-            is not the log of the cluster's metadata.
+        elections: leader elections by topic id and partition, of those partitions that had an unclean one or no leader
+            for a time; None if this is not the log of the cluster's metadata.
         removed_topics: when topics were deleted, by name, if this is the log of the cluster's metadata.
     """
 
@@ -147,7 +147,11 @@ def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, .
     if state.partition.place.topic != METADATA_TOPIC:
         return None
     elections = elections_in([state.partition])
-    return {key: known for key, known in elections.items() if any(election.is_unclean for election in known)}
+    return {
+        key: known
+        for key, known in elections.items()
+        if any(election.is_unclean or election.leader == NO_LEADER for election in known)
+    }
 
 
 class _RowSpill:

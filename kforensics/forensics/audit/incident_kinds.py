@@ -346,8 +346,6 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
     if code == "atomicity-marker-missing" and "leader_epoch" in evidence:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
-    if code == "atomicity-marker-missing" and "leaderless_from" in evidence:
-        yield "leaderless", cluster, evidence["leaderless_from"]
     if code in UNENDED:
         yield "unended", cluster, *placed.topic_partition, placed.finding.producer_id
     if code == "eos-offset-beyond-log":

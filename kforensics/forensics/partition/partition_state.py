@@ -177,7 +177,8 @@ class PartitionState:
         In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log.
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
-            return _partly_compacted(self) is None and not _has_gaps_of_a_cleaner(self)
+            shows_cleaning = _has_replaced_segment(self.partition) or _has_gaps_of_a_cleaner(self)
+            return _partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 
     @property
@@ -355,6 +356,16 @@ def _partly_compacted(state: PartitionState) -> str | None:
         batches = partially_compacted.that("holds", "hold")
         return f"{missing} offsets are missing, and {batches} fewer records than offsets"
     return None
+
+
+def _has_replaced_segment(partition: Partition) -> bool:
+    """Whether a segment is there, and marked for deletion, too: a cleaner has put another in its place.
+
+    Rule: ``LocalLog.replaceSegments``.
+    """
+    bases = {segment.base_offset for segment in partition.segments}
+    deleted = (file for file in partition.others if file.kind == "log" and file.state == DELETED)
+    return any(file.base_offset in bases for file in deleted)
 
 
 def _has_gaps_of_a_cleaner(state: PartitionState) -> bool:

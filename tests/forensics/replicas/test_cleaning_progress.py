@@ -14,6 +14,7 @@ from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
+from tests.forensics.forge import file_of, forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES
 
@@ -42,10 +43,6 @@ def write_uncleaned(partition: Path, broker: Path) -> None:
     (broker / "meta.properties").write_text("version=1\nnode.id=2\n")
 
 
-def _base_offset(log: Path) -> int:
-    return int(log.name.partition(".")[0])
-
-
 @pytest.mark.parametrize("name", RECORD_COUNTS)
 def test_different_cleaning_progress_is_benign(tmp_path: Path, name: str) -> None:
     partition = SAMPLES / name
@@ -55,3 +52,24 @@ def test_different_cleaning_progress_is_benign(tmp_path: Path, name: str) -> Non
     assert difference.kind is DifferenceKind.CLEANED
     assert tuple(side.records for side in difference.sides) == RECORD_COUNTS[name]
     assert [one.code.name for one in replica_findings(comparison) if one.severity >= Severity.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    ("is_left", "clean_shutdown", "is_benign"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+    ids=["replaced", "no sign of it", "stopped"],
+)
+def test_a_segment_may_be_cleaned_after_the_cleaners_checkpoint_was_copied(
+    *, is_left: bool, clean_shutdown: bool, is_benign: bool, tmp_path: Path
+) -> None:
+    """The file of the replaced segment shows it; seen in a copy of running brokers of 4.4.0."""
+    last = {15: "plain @15-19"}
+    records = {offset: [(f"k{key}".encode(), b"v") for key in range(5)] for offset in (5, 15)}
+    log = {0: "plain @0-4; plain @5-9; plain @10-14", **last}
+    whole = forge(tmp_path / "broker-2", log, node_id=2, records=records)
+    log = {0: "gone plain @0-4; gone plain @5-9; plain @10-14", **last}
+    cleaned = forge(tmp_path / "broker-1", log, records=records, clean_shutdown=clean_shutdown)
+    if is_left:
+        shutil.copy(file_of(whole), f"{file_of(cleaned)}.deleted")
+    comparison = compare_copies(partitions_under(tmp_path), RULES)
+    assert ([one for one in replica_findings(comparison) if one.severity >= Severity.WARNING] == []) is is_benign
