@@ -297,10 +297,6 @@ KINDS = (
 )
 
 
-# A transaction without its marker, and one that ended its data with its own.
-UNENDED = ("atomicity-marker-missing", "txn-foreign-data-absorbed")
-
-
 def _limit(kind: IncidentKind) -> int:
     return len(Severity) if kind.at_most is None else kind.at_most
 
@@ -343,10 +339,10 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
         yield kind, cluster, "transactional id", name
     if code == "unclean-election-loss":
         yield from (("committed", cluster, group, offset) for group, offset in evidence.get("groups", {}).items())
+    if code in ("unclean-election-loss", "atomicity-marker-missing") and "leader_epoch" in evidence:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
-    if code == "atomicity-marker-missing" and "leader_epoch" in evidence:
-        yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
-    if code in UNENDED:
+    # What has lost its marker is ended by that of a later transaction.
+    if code in ("atomicity-marker-missing", "txn-foreign-data-absorbed"):
         yield "unended", cluster, *placed.topic_partition, placed.finding.producer_id
     if code == "eos-offset-beyond-log":
         yield "committed", cluster, evidence.get("group"), evidence.get("committed")

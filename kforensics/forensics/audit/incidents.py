@@ -48,6 +48,8 @@ CODE_RANKS = {code: rank for rank, code in enumerate(dict.fromkeys(code for kind
 SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
 Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
 REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
+# Columns with the parts of an effect, in their order.
+EFFECTS = ("hidden_records", "lost_records", "repeated_records")
 LOST_RANGES = ("unclean-election-loss", "segment-missing", "batch-crc-mismatch", "batch-length-invalid")
 
 
@@ -93,7 +95,7 @@ class IncidentSummary:
         self.edges |= other.edges
 
     def rows(self) -> Rows:
-        """Return the table of incidents, worst first; of those of a severity, first what consumers are affected by."""
+        """Return the table of incidents, worst first; within a severity, those that affect consumers come first."""
         joined = [_row(keys, incident) for keys, incident in self._joined()]
         joined.sort(key=_order)
         table = RESULTS["incidents"]
@@ -149,8 +151,8 @@ class IncidentSummary:
 
 def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the sort key of an incident."""
-    is_harmless = all(row[name] is None for name in ("hidden_records", "lost_records", "repeated_records"))
-    return -Severity[row["severity"].upper()], is_harmless, -row["partition_count"], row["incident"]
+    affects_consumers = any(row[name] is not None for name in EFFECTS)
+    return -Severity[row["severity"].upper()], not affects_consumers, -row["partition_count"], row["incident"]
 
 
 def _summary(
@@ -318,8 +320,7 @@ def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
     # The coordinator's log shows what happens to a transaction, but it is not what its consumers read.
     incident.partitions = affected or incident.partitions
     effects = [effect for numbers in incident.partitions.values() for effect in numbers.values()]
-    hidden, lost, repeated = map(sum, zip(*effects, strict=True))
-    counts = {"hidden_records": hidden or None, "lost_records": lost or None, "repeated_records": repeated or None}
+    counts = {name: sum(column) or None for name, column in zip(EFFECTS, zip(*effects, strict=True), strict=True)}
     shared = {name: _shared(example[name] for example in examples) for name in ("broker_id", "log_dir")}
     topics = list(incident.partitions)
     numbers = list(incident.partitions[topics[0]]) if len(topics) == 1 else []

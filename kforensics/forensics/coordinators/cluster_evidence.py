@@ -133,15 +133,19 @@ class Cluster:
     def cut_off_by(self, replica: PartitionMarkers, time: int) -> Election | None:
         """Return the first unclean election since a time, in ms, that may have cut off what a partition had then.
 
-        That of the last leader itself has cut off nothing.
+        A broker that becomes leader again after itself has cut off nothing.
         """
         unclean = (one for one in self.elections_of(replica) if one.is_unclean and one.timestamp >= time)
         return next((one for one in unclean if one.predecessor not in {one.leader, NO_LEADER}), None)
 
     def leaderless(self, replica: PartitionMarkers, time: int) -> tuple[Election, Election | None] | None:
-        """Return when a partition lost its leader, and its next election, if it may have had none at a time, in ms.
+        """Return the loss of the leader and the next election of a partition that may have had no leader at a time.
 
-        The next election is None if there was none; all is None if the partition had a leader.
+        The next election is None if there was none since; the result is None if the partition had a leader.
+
+        Args:
+            replica: a replica of the partition.
+            time: in ms.
         """
         skew, elections = self.rules.clock_skew_ms, self.elections_of(replica)
         for lost, elected in zip_longest(elections, elections[1:]):

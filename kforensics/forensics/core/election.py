@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NO_LEADER", "UNCHANGED", "Election"]
+from kforensics.forensics.core.formatting import format_time
+
+__all__ = ["NO_LEADER", "UNCHANGED", "Election", "unclean_phrase"]
 
 # Instead of a leader in ``PartitionChangeRecord``.
 NO_LEADER, UNCHANGED = -1, -2
@@ -29,3 +31,14 @@ class Election:
     in_sync: tuple[int, ...]
     is_unclean: bool
     predecessor: int = NO_LEADER
+
+    @property
+    def in_sync_text(self) -> str:
+        """The in-sync replicas, for a sentence."""
+        return ", ".join(map(str, self.in_sync)) or "none"
+
+
+def unclean_phrase(election: Election) -> str:
+    """Return an unclean election as a phrase."""
+    elected = f"broker {election.leader} became leader with epoch {election.leader_epoch}"
+    return f"{elected} at {format_time(election.timestamp)} while out of sync (in sync: {election.in_sync_text})"

@@ -272,8 +272,7 @@ def _root_files(log_dir: str) -> Iterator[FoundFile]:
     """Yield the files of a log directory that describe its partitions, if only a partition's folder was named."""
     folders = folders_of(log_dir)
     for name, kind in ROOT_FILES.items():
-        file = _root_file(log_dir, folders.join(log_dir, name), kind)
-        if file:
+        if file := _root_file(log_dir, folders.join(log_dir, name), kind):
             yield file
 
 
@@ -375,8 +374,7 @@ def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
     """
     with open_source(file.path) as source:
         rows = list(read_offset_checkpoint(source))
-    faults = [row.detail for row in rows if isinstance(row, Damage)]
-    if faults:
+    if faults := [row.detail for row in rows if isinstance(row, Damage)]:
         raise ValueError(faults[0])
     entries = (row for row in rows if isinstance(row, OffsetCheckpointEntry))
     return {(entry.topic, entry.partition): entry.offset for entry in entries}

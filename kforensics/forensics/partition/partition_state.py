@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
+from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -177,7 +178,7 @@ class PartitionState:
         In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log.
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
-            shows_cleaning = _has_replaced_segment(self.partition) or _has_gaps_of_a_cleaner(self)
+            shows_cleaning = _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
             return _partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 
@@ -192,6 +193,10 @@ class PartitionState:
         """Whether a broker was deleting segments, or replacing them by cleaned ones, when copied or killed."""
         partition = self.partition
         return not partition.log_dir.clean_shutdown and any(file.state == DELETED for file in partition.others)
+
+    def other_logs(self, *states: str) -> Iterator[FoundFile]:
+        """Yield the ``.log`` files in some of the states that files may have beside LIVE."""
+        return (file for file in self.partition.others if file.kind == "log" and file.state in states)
 
     @cached_property
     def _after_merged_segments(self) -> IntArray:
@@ -358,14 +363,13 @@ def _partly_compacted(state: PartitionState) -> str | None:
     return None
 
 
-def _has_replaced_segment(partition: Partition) -> bool:
-    """Whether a segment is there, and marked for deletion, too: a cleaner has put another in its place.
+def _has_replaced_segment(state: PartitionState) -> bool:
+    """Whether a segment has a file marked for deletion beside its own: the cleaner has replaced it.
 
     Rule: ``LocalLog.replaceSegments``.
     """
-    bases = {segment.base_offset for segment in partition.segments}
-    deleted = (file for file in partition.others if file.kind == "log" and file.state == DELETED)
-    return any(file.base_offset in bases for file in deleted)
+    bases = {segment.base_offset for segment in state.partition.segments}
+    return any(file.base_offset in bases for file in state.other_logs(DELETED))
 
 
 def _has_gaps_of_a_cleaner(state: PartitionState) -> bool:

@@ -64,13 +64,14 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
     whole = (number for number, each in enumerate(segments) if all(each.base_offset in files for files in indexes))
     starts = (number for number, each in enumerate(segments[1:]) if (each.base_offset or 0) > (log_start_offset or 0))
     count = max(next(whole, 0), next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
-    before_gap = (number for number in range(count, 0, -1) if _is_gap(segments[number - 1], segments[number]))
-    return _without(partition, segments[: next(before_gap, 0)])
+    after_gap = (number for number in range(count, 0, -1) if _follows_gap(partition, number))
+    return _without(partition, segments[: next(after_gap, 0)])
 
 
-def _is_gap(segment: FoundFile, following: FoundFile) -> bool:
-    """Return whether offsets are missing between two segments."""
-    end = _last_offset(segment, None)
+def _follows_gap(partition: Partition, number: int) -> bool:
+    """Return whether offsets are missing between a segment, by its number, and the one before it."""
+    before, following = partition.segments[number - 1 : number + 1]
+    end = _last_offset(before, partition.indexes.get(before.base_offset or 0))
     return end is not None and end + 1 < (following.base_offset or 0)
 
 

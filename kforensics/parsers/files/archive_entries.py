@@ -39,10 +39,8 @@ __all__ = [
 CHUNK = 1 << 20
 # How far back a reader of tar may go: to the header of the current entry.
 KEPT = 1 << 16
-# The longest header that is read: of pax, whose length the archive decides.
-MAX_HEADER = 16 << 20
-# The most zeros after the last entry that are read. tar writes 10 KB of them by default, for tapes up to some MB.
-MAX_PADDING = 64 << 20
+# The longest header that is read: of pax, whose length the archive decides. The most zeros after the last entry.
+MAX_HEADER, MAX_PADDING = 16 << 20, 64 << 20
 NANOSECONDS = 1_000_000_000
 GZIP, ZSTD, ZIP, TAR = "gzip", "zstd", "zip", "tar"
 GZIP_MAGIC, ZSTD_MAGIC, ZSTD_SKIPPED = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
@@ -159,8 +157,7 @@ class ForwardFile:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield what follows."""
-        while data := self.read(CHUNK):
-            yield data
+        return iter(lambda: self.read(CHUNK), b"")
 
     @contextmanager
     def one_header(self) -> Iterator[None]:
@@ -294,9 +291,7 @@ def _one_stream(data: bytes, chunks: Iterator[bytes], stream: Decompressor) -> I
 
 def _errors() -> tuple[type[Exception], ...]:
     """Return what decompressors raise; zstd has an exception of its own."""
-    if ZSTD_MODULE not in sys.modules:
-        return (zlib.error,)
-    return (zlib.error, zstd_module().ZstdError)
+    return (zlib.error, zstd_module().ZstdError) if ZSTD_MODULE in sys.modules else (zlib.error,)
 
 
 def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
@@ -315,17 +310,12 @@ def tar_entries(stream: ForwardFile) -> Iterator[ArchiveRow]:
             elif not end:
                 problem = NO_END
             else:
-                _read_padding(stream)
+                for _ in islice(stream.chunks(), MAX_PADDING // CHUNK):
+                    pass  # zeros, up to the checksum at the end of compressed data
     except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
         problem = NO_END if "unexpected end" in str(error) else f"it is not a tar that can be read: {error}"
     if stream.why or problem:
         yield ArchiveProblem("", stream.why or problem or "")
-
-
-def _read_padding(stream: ForwardFile) -> None:
-    """Read the zeros after the last entry, so that the checksum at the end of compressed data is compared."""
-    for _ in islice(stream.chunks(), MAX_PADDING // CHUNK):
-        pass
 
 
 def _tar_entry(stream: ForwardFile, member: tarfile.TarInfo) -> ArchiveRow:

@@ -66,9 +66,9 @@ CODES = by_name(
         ),
         benign=(
             "The topic was deleted and recreated. The log was truncated after an unclean election. The partition had "
-            "no leader when the coordinator sent the markers: it skips such partitions. This replica "
-            "was copied before the marker arrived, or lags. It was down for longer than delete.retention.ms, and "
-            "the leader had cleaned the marker by then."
+            "no leader when the coordinator sent the markers: coordinators skip such partitions. This replica was "
+            "copied before the marker arrived, or lags. It was down for longer than delete.retention.ms, and the "
+            "leader had cleaned the marker by then."
         ),
     ),
     Code(
@@ -204,9 +204,9 @@ class _Cause(NamedTuple):
     """Why a marker is missing, as far as the elections of its partition show it.
 
     Attributes:
-        sentence: that it is missing, and why.
-        benign: which election explains it.
-        evidence: that election.
+        sentence: that it is missing, and why if that is known.
+        benign: whether an election explains it, as one of the finding's benign explanations.
+        evidence: the election, as fields of the finding's evidence.
     """
 
     sentence: str
@@ -220,28 +220,30 @@ def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
     A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
     ``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``.
     """
-    partition = cluster.name(row["partition"])
-    transaction = (
-        f"the transaction of {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}"
-    )
+    partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
+    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     completed = f"{State(row['status'])} at {format_time(row['completed'])}"
     if (leaderless := cluster.leaderless(markers, row["completed"])) is not None:
         lost, elected = leaderless
         since = format_time(lost.timestamp)
         period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
-        sentence = f"{partition} had no leader {period}, so it got no marker of {transaction}, {completed})."
-        benign = f"no leader when the transaction was completed: likely, {period}"
-        return _Cause(sentence, benign, {"leaderless_from": lost.timestamp})
-    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
-        in_sync = ", ".join(map(str, election.in_sync)) or "none"
-        sentence = (
-            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
-            f"{election.leader_epoch}, in sync: {in_sync}) cut off the marker of {transaction}, {completed})."
+        return _Cause(
+            f"{partition} had no leader {period}, so it got no marker of {transaction} ({producer}, {completed}).",
+            f"no leader when the transaction was completed: likely, {period}",
+            {"leaderless_from": lost.timestamp},
         )
-        evidence = {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch}
-        return _Cause(sentence, "log truncated after an unclean election: likely", evidence)
-    sentence = f"{partition} has no marker of {transaction}), although the coordinator wrote {completed}."
-    return _Cause(sentence, "no leader then, or log truncated after an unclean election: not visible here")
+    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
+        return _Cause(
+            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
+            f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "
+            f"({producer}, {completed}).",
+            "log truncated after an unclean election: likely",
+            {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
+        )
+    return _Cause(
+        f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}.",
+        "no leader then, or log truncated after an unclean election: not visible here",
+    )
 
 
 def _open_data(markers: PartitionMarkers, row: Row) -> OpenTransactionArray | None:

@@ -15,7 +15,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.commands import export_command
-from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.election import Election, unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.partition.overruled_batches import OverruledBatches, overruled_batches
@@ -169,13 +169,11 @@ def _add_copies(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_L
 
 def _finding(loss: _Loss) -> Finding:
     election = loss.election
-    in_sync = ", ".join(map(str, election.in_sync)) or "none"
     offsets = format_offsets(loss.start, loss.last_offset)
-    whose = f"broker {election.leader} became leader with epoch {election.leader_epoch}"
     return Finding(
         CODES["unclean-election-loss"],
-        f"Records at {offsets} are lost: {whose} at {format_time(election.timestamp)} while out of sync (in sync: "
-        f"{in_sync}), and continued at offset {loss.start}.{_groups(loss.groups)}{_copies(loss)}",
+        f"Records at {offsets} are lost: {unclean_phrase(election)}, and continued at offset {loss.start}."
+        f"{_groups(loss.groups)}{_copies(loss)}",
         Severity.CRITICAL,
         first_offset=loss.start,
         last_offset=loss.last_offset,

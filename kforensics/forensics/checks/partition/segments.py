@@ -17,7 +17,7 @@ from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_files import CLEANER, LOG_START
+from kforensics.forensics.partition.partition_files import CLEANER, DELETED, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
@@ -149,7 +149,7 @@ def _base_mismatch(state: PartitionState, bounds: _Bounds, segment: int) -> Find
 
 def _overlap(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
     base, highest = int(bounds.base[segment + 1]), int(bounds.highest[segment])
-    unfinished = [file for file in _other_logs(state, *UNFINISHED) if (file.base_offset or 0) <= base]
+    unfinished = [file for file in state.other_logs(*UNFINISHED) if (file.base_offset or 0) <= base]
     outcome = f"likely, {format_count(len(unfinished), 'file')} left" if unfinished else "ruled out, no file left"
     replaced = _may_be_of_two_cleanings(state, base)
     is_explained = bool(unfinished) or replaced
@@ -221,7 +221,7 @@ def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:
 
 def _missing(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
     first, last = int(bounds.reached[segment]) + 1, int(bounds.first[segment + 1]) - 1
-    deleted = [file for file in _other_logs(state, "deleted") if first <= (file.base_offset or 0) <= last]
+    deleted = [file for file in state.other_logs(DELETED) if first <= (file.base_offset or 0) <= last]
     compacted_by_leader = compacted_elsewhere(state) if state.is_known_uncleaned else None
     outcome = f"likely, {format_count(len(deleted), 'such file')}" if deleted else "ruled out, no such file"
     is_certain = state.is_known_uncleaned and not deleted and not compacted_by_leader
@@ -257,10 +257,6 @@ def _cause(state: PartitionState, segment: int) -> str | None:
     rows = (row for number, row in state.log.damage if number == segment and row.inside_batch is None)
     at_end = (row for row in rows if row.next_good_position is None)
     return next(map(code_of, at_end), None)
-
-
-def _other_logs(state: PartitionState, *states: str) -> Iterator[FoundFile]:
-    return (file for file in state.partition.others if file.kind == "log" and file.state in states)
 
 
 CHECK = Check("segments", CODES, findings)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import export_command
+from kforensics.forensics.core.election import NO_LEADER, unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.core.observations import batches
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import Difference, DifferenceKind, SideSummary
 from kforensics.forensics.replicas.lineage import truncation_offset
@@ -202,17 +202,11 @@ def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[
     low, high = _highest_epoch(branch.side), _highest_epoch(branch.others[0][1])
     unclean = comparison.unclean_election(low, high)
     if unclean is not None:
-        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: not ruled out for all of it; {election_phrase(unclean)}",)
+        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: not ruled out for all of it; {unclean_phrase(unclean)}",)
     checkpointed = "unknown" if high_watermark is None else str(high_watermark)
-    clean = f"the elections since were clean by {METADATA_TOPIC}" if comparison.elections else CHECKPOINT_AGE
+    is_known = any(election.leader != NO_LEADER for election in comparison.elections)
+    clean = f"the elections since were clean by {METADATA_TOPIC}" if is_known else CHECKPOINT_AGE
     return Severity.WARNING, (f"{UNCOMMITTED_TAIL}: likely, its high watermark is {checkpointed}, {clean}",)
-
-
-def election_phrase(unclean: Election) -> str:
-    """Return an unclean election as a phrase."""
-    in_sync = ", ".join(map(str, unclean.in_sync)) or "none"
-    elected = f"broker {unclean.leader} became leader with epoch {unclean.leader_epoch}"
-    return f"{elected} at {format_time(unclean.timestamp)} while out of sync (in sync: {in_sync})"
 
 
 def _message(branch: _Branch) -> str:

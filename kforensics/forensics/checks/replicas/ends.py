@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.checks.replicas.divergence import election_phrase
 from kforensics.forensics.core.commands import export_command
+from kforensics.forensics.core.election import unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
@@ -198,7 +198,7 @@ def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica,
         benign=(
             "uncommitted tail: likely, no checkpointed high watermark reaches it"
             if unclean is None
-            else f"uncommitted tail: not ruled out for all of it; {election_phrase(unclean)}",
+            else f"uncommitted tail: not ruled out for all of it; {unclean_phrase(unclean)}",
         ),
         remedy=_rescue(replica, longest, replica.end),
     )
