@@ -29,8 +29,9 @@ from kforensics.forensics.duplicates.topic_search import (
     partition_number,
     search_topic,
 )
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs, epochs_in
 from kforensics.forensics.partition.examine import examine
-from kforensics.forensics.partition.partition_files import Partition, checkpointed_epochs, epochs_in
+from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.forensics.partition.partition_state import PartitionState
 

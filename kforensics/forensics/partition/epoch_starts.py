@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
-from kforensics.forensics.partition.partition_files import checkpointed_epochs
-from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.errors import InputError
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
-__all__ = ["EpochStarts", "epoch_starts"]
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.partition_files import Partition
+    from kforensics.forensics.partition.partition_state import PartitionState
+
+__all__ = ["EpochStarts", "checkpointed_epochs", "epoch_starts", "epochs_in"]
 
 # Leader epochs with their start offsets, ascending.
 EpochStarts: TypeAlias = tuple[tuple[int, int], ...]
@@ -23,3 +30,23 @@ def epoch_starts(state: PartitionState) -> EpochStarts:
     for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
         starts[epoch] = min(first, starts.get(epoch, first))
     return tuple(sorted(starts.items()))
+
+
+def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
+    """Return start offsets by leader epoch; empty without a checkpoint, and if a broker would reject it."""
+    checkpoint = partition.leader_epochs
+    return {} if checkpoint is None else epochs_in(checkpoint.path)
+
+
+def epochs_in(path: str) -> Mapping[int, int]:
+    """Return start offsets by leader epoch from a checkpoint; empty if it is missing or a broker would reject it."""
+    try:
+        with open_source(path) as source:
+            rows = list(read_leader_epochs(source))
+    except InputError:
+        return {}  # the check of leader epochs reports it
+    entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
+    is_rejected = any(isinstance(row, Damage) for row in rows)
+    if is_rejected or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
+        return {}
+    return {row.leader_epoch: row.start_offset for row in entries}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.partition.partition_files import checkpointed_epochs
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = ["traces_of_lost_end"]

@@ -17,12 +17,7 @@ from kforensics.parsers.files.meta_properties import MetaProperties, meta_proper
 from kforensics.parsers.files.source import file_name, forbidden, open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.log.log_rows import Place
-from kforensics.parsers.state.text_checkpoint import (
-    LeaderEpochEntry,
-    OffsetCheckpointEntry,
-    read_leader_epochs,
-    read_offset_checkpoint,
-)
+from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
 __all__ = [
     "CLEANER",
@@ -33,8 +28,6 @@ __all__ = [
     "RECOVERY_POINT",
     "LogDir",
     "Partition",
-    "checkpointed_epochs",
-    "epochs_in",
     "folder_of",
     "forbidden_sidecars",
     "is_recreated",
@@ -68,8 +61,7 @@ class LogDir:
         forbidden: checkpoint files that this user may not read, and why; they show nothing about the broker.
         clean_shutdown: whether the broker left the marker file of a clean shutdown.
         cluster_id: from ``meta.properties``; None without that file, or if it has no cluster id.
-        written_ms: when the newest checkpoint was written; None without one. A running broker writes the checkpoint of
-            the high watermarks every five seconds in any case (``ReplicaManager.checkpointHighWatermarks``).
+        written: when a checkpoint was written, by the name of the file.
         directory_id: from ``meta.properties``; brokers before 3.7 write none.
     """
 
@@ -78,9 +70,18 @@ class LogDir:
     damaged: Mapping[str, str] = field(default_factory=dict)
     clean_shutdown: bool = False
     cluster_id: str | None = None
-    written_ms: int | None = None
+    written: Mapping[str, int] = field(default_factory=dict)
     directory_id: str | None = None
     forbidden: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def written_ms(self) -> int | None:
+        """When the newest checkpoint was written; None without one.
+
+        A running broker writes that of the high watermarks every five seconds in any case
+        (``ReplicaManager.checkpointHighWatermarks``).
+        """
+        return max(self.written.values(), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Partition:
         leader_epochs: ``leader-epoch-checkpoint``, None if there is none.
         others: files in another state (``deleted``, ``cleaned``, ``swap``, …) or of another kind.
         topic_id: from ``partition.metadata``.
+        created_ms: when ``partition.metadata`` was written; None without it.
         nested: names of the folders in its folder.
         superseded: files of segments that are in the copy, but were no longer in the log; they are not read.
     """
@@ -114,6 +116,7 @@ class Partition:
     leader_epochs: FoundFile | None = None
     others: tuple[FoundFile, ...] = ()
     topic_id: str | None = None
+    created_ms: int | None = None
     nested: tuple[str, ...] = ()
     superseded: tuple[FoundFile, ...] = ()
 
@@ -321,6 +324,7 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
         leader_epochs=next((file for file in live if file.kind == "leader-epoch-checkpoint"), None),
         others=tuple(file for file in files if file.state != "live" or file.kind not in known),
         topic_id=first.topic_id,
+        created_ms=next((file.mtime_ms for file in live if file.kind == "partition-metadata"), None),
         nested=first.folders,
     )
 
@@ -336,11 +340,13 @@ def _as_read(partition: Partition) -> Partition:
 
 def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
     checkpoints: dict[str, dict[tuple[str, int], int]] = {}
-    damaged, denied = dict[str, str](), dict[str, str]()
+    damaged, denied, written = dict[str, str](), dict[str, str](), dict[str, int]()
     for file in files:
         if file.kind != "offset-checkpoint" or file.state != "live":
             continue
         name = file_name(file.path)
+        if file.mtime_ms is not None:
+            written[name] = file.mtime_ms
         try:
             checkpoints[name] = _offsets(file)
         except InputForbiddenError as error:
@@ -350,12 +356,7 @@ def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
     clean = any(file.kind == "clean-shutdown" for file in files)
     meta = _meta_properties(files)
     cluster_id, directory_id = (meta.cluster_id, meta.directory_id) if meta else (None, None)
-    return LogDir(path, checkpoints, damaged, clean, cluster_id, _written(files), directory_id, denied)
-
-
-def _written(files: Iterable[FoundFile]) -> int | None:
-    checkpoints = (file for file in files if file.kind == "offset-checkpoint" and file.state == "live")
-    return max((file.mtime_ms for file in checkpoints if file.mtime_ms is not None), default=None)
+    return LogDir(path, checkpoints, damaged, clean, cluster_id, written, directory_id, denied)
 
 
 def _meta_properties(files: Iterable[FoundFile]) -> MetaProperties | None:
@@ -378,23 +379,3 @@ def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
         raise ValueError(faults[0])
     entries = (row for row in rows if isinstance(row, OffsetCheckpointEntry))
     return {(entry.topic, entry.partition): entry.offset for entry in entries}
-
-
-def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
-    """Return start offsets by leader epoch; empty without a checkpoint, and if a broker would reject it."""
-    checkpoint = partition.leader_epochs
-    return {} if checkpoint is None else epochs_in(checkpoint.path)
-
-
-def epochs_in(path: str) -> Mapping[int, int]:
-    """Return start offsets by leader epoch from a checkpoint; empty if it is missing or a broker would reject it."""
-    try:
-        with open_source(path) as source:
-            rows = list(read_leader_epochs(source))
-    except InputError:
-        return {}  # the check of leader epochs reports it
-    entries = [row for row in rows if isinstance(row, LeaderEpochEntry)]
-    is_rejected = any(isinstance(row, Damage) for row in rows)
-    if is_rejected or any(min(row.leader_epoch, row.start_offset) < 0 for row in entries):
-        return {}
-    return {row.leader_epoch: row.start_offset for row in entries}

@@ -15,6 +15,7 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import NO_TIME, AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
@@ -24,7 +25,6 @@ from kforensics.forensics.partition.partition_files import (
     HIGH_WATERMARK,
     LOG_START,
     Partition,
-    checkpointed_epochs,
     is_recreated,
 )
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
@@ -141,12 +141,17 @@ class PartitionState:
 
     @property
     def _is_younger_than_checkpoints(self) -> bool:
-        """Whether a whole log begins with a batch, or its empty file, from after the newest checkpoint was written."""
+        """Whether the log was created after the newest checkpoint was written.
+
+        A whole log that begins with a batch, or its empty file, from after that was. So was one whose metadata file is
+        newer, but no newer than its batches: in a copy without the times of files it would be.
+        """
         written, segments = self.partition.log_dir.written_ms, self.partition.segments
         if written is None or not segments or self.partition.first_offset != 0:
             return False
         began = int(self.log.first.max_timestamp[0]) if self.log.batches else segments[0].mtime_ms
-        return began is not None and began > written
+        created = self.partition.created_ms or 0
+        return (began is not None and began > written) or written < created <= self.log.newest_timestamp
 
     @property
     def first_dirty_offset(self) -> int | None:

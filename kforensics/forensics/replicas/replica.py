@@ -8,8 +8,8 @@ from functools import cached_property
 from operator import attrgetter
 
 from kforensics.forensics.core.record_types import TransactionArray
-from kforensics.forensics.partition.epoch_starts import epoch_starts
-from kforensics.forensics.partition.partition_files import Partition, checkpointed_epochs, partitions_of
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs, epoch_starts
+from kforensics.forensics.partition.partition_files import Partition, partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name

@@ -219,18 +219,19 @@ def vanished_indexes(state: PartitionState) -> range:
     """Return the numbers of the segments whose index may have been renamed between their copy and its own.
 
     A running broker deletes segments from the start of the log and renames their files one by one, and they may be
-    copied in another order. So these are the first segments, as long as none has an index, and all up to the last one
-    that lacks another index, which brokers always keep, if files beside them show that segments were being deleted.
-    The active segment is not deleted.
+    copied in another order. So these are all up to the last one that lacks another index, which brokers always keep. If
+    files beside them show that segments were being deleted, the first segments count, too, as long as none has an
+    index. The active segment is not deleted.
     """
     partition = state.partition
-    if not state.was_deleting_files:
+    if partition.log_dir.clean_shutdown:
         return range(0)
     closed = list(enumerate(segment.base_offset or 0 for segment in partition.segments[:-1]))
     first_with_index = (number for number, base in closed if base in partition.transaction_indexes)
+    without_index = next(first_with_index, len(closed)) if state.was_deleting_files else 0
     kept = partition.indexes.keys() & partition.time_indexes.keys()
     after_incomplete = (number + 1 for number, base in closed if base not in kept)
-    return range(max([next(first_with_index, len(closed)), *after_incomplete]))
+    return range(max([without_index, *after_incomplete]))
 
 
 def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:

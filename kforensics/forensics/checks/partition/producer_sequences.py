@@ -7,17 +7,20 @@ means that a leader did not know the producer, or that the log is not what a lea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
 from kforensics.forensics.core.reporting import Row, expiry, first_n, place
+from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
@@ -26,7 +29,9 @@ from kforensics.forensics.partition.producer_history import (
     last_before,
     markers_before,
 )
+from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, Column, TextArray
+from kforensics.parsers.log.batch_headers import HEADER, batch_header
 
 CODES = by_name(
     Code(
@@ -209,9 +214,26 @@ def _was_deleted(state: PartitionState, row: Row) -> bool:
     """Return whether a leader up to 2.3 may have forgotten the producer because its data was deleted.
 
     It did so when the log start offset moved beyond that, and the client began again at sequence 0. Topics of these
-    releases have no id. Rules: ``ProducerStateManager.truncateHead``, ``TransactionManager.canRetry``.
+    releases have no id. A running broker wrote the checkpoint of that offset once a minute
+    (``log.flush.start.offset.checkpoint.interval.ms``), so it may have moved before a batch that is younger.
+    Rules: ``ProducerStateManager.truncateHead``, ``TransactionManager.canRetry``.
     """
-    return state.partition.topic_id is None and bool(row["previous_offset"] < state.local_log_start_offset)
+    if state.partition.topic_id is not None:
+        return False
+    if row["previous_offset"] < state.local_log_start_offset:
+        return True
+    log_dir = state.partition.log_dir
+    written = None if log_dir.clean_shutdown else log_dir.written.get(LOG_START)
+    return written is not None and bool(row["timestamp"] > written) and _first_sequence(state, row) == 0
+
+
+def _first_sequence(state: PartitionState, row: Row) -> int | None:
+    """Return the first sequence of the batch of an anomaly; None if its segment cannot be read again."""
+    with suppress(InputError), open_source(state.partition.segments[row["segment"]].path) as source:
+        data = source.read(row["position"], HEADER.size)
+        if len(data) == HEADER.size:
+            return batch_header(data, row["position"], crc_of_rest=0).base_sequence
+    return None
 
 
 def _settings(state: PartitionState, row: Row) -> dict[str, object]:

@@ -35,7 +35,8 @@ from kforensics.forensics.forecast.segment_files import (
     is_corrupt,
     returning_records,
 )
-from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT, Partition, checkpointed_epochs
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
+from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_folder_name

@@ -211,6 +211,21 @@ def test_an_empty_log_that_was_made_after_the_checkpoint(tmp_path: Path, made: i
     assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
+@pytest.mark.parametrize(
+    ("created", "expected"),
+    [(NOW - 2_000, []), (NOW - 4_000, [BEYOND]), (NOW + 3_000, [BEYOND])],
+    ids=["after the checkpoint", "before it", "in a copy without file times"],
+)
+def test_a_log_that_was_created_after_the_checkpoint(tmp_path: Path, created: int, expected: list[str]) -> None:
+    """A broker of 4.1.1 created a topic again; its producer had sent the first batch a little earlier."""
+    log = f"plain @0-4 ts {NOW - 3_500}; plain @5-8 ts {NOW}"
+    folder = forge(tmp_path, log, high_watermark=41, clean_shutdown=False)
+    for file in tmp_path.glob("*-checkpoint"):
+        utime(file, ns=((NOW - 3_000) * 1_000_000,) * 2)
+    utime(folder / "partition.metadata", ns=(created * 1_000_000,) * 2)
+    assert [finding.code.name for finding in found_in(tmp_path)] == expected
+
+
 def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) -> None:
     forge(tmp_path, HEADLESS, high_watermark=41, clean_shutdown=False)
     for file in tmp_path.glob("*-checkpoint"):

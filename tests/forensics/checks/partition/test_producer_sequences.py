@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import utime
 from pathlib import Path
 
 import pytest
 
 from kforensics.forensics.checks.partition import expired_producers, producer_sequences
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.partition.partition_files import Partition
+from kforensics.forensics.partition.partition_files import LOG_START, Partition
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
@@ -254,6 +255,32 @@ def test_up_to_2_3_a_producer_begins_again_after_its_data_was_deleted(
     state = replace(state, partition=replace(state.partition, topic_id=topic_id))
     severities = {finding.code.name: finding.severity for finding in producer_sequences.findings(state)}
     assert severities == {"seq-overlap": overlap, "seq-duplicate-batch": duplicate}
+
+
+@pytest.mark.parametrize(
+    ("batch", "clean_shutdown", "written", "expected"),
+    [
+        ("D 1 0 0-0 @3 N", False, NOW + 2, ("seq-overlap", Severity.INFO)),
+        ("D 1 0 0-2 @3-5 N", False, NOW + 2, ("seq-duplicate-batch", Severity.INFO)),
+        ("D 1 0 0-0 @3 N", False, NOW + 60_000, ("seq-overlap", Severity.ERROR)),
+        ("D 1 0 0-2 @3-5 N", False, NOW + 60_000, ("seq-duplicate-batch", Severity.CRITICAL)),
+        ("D 1 0 0-0 @3 N", True, NOW + 2, ("seq-overlap", Severity.ERROR)),
+        ("D 1 0 1-1 @3 N", False, NOW + 2, ("seq-overlap", Severity.ERROR)),
+    ],
+    ids=["killed", "killed, same length", "written later", "written later, same length", "stopped", "not at 0"],
+)
+def test_the_data_may_have_been_deleted_since_the_checkpoint(
+    tmp_path: Path, batch: str, clean_shutdown: bool, written: int, expected: tuple[str, Severity]
+) -> None:
+    """A broker of 1.1.1 was killed 40 s after it had written the checkpoint of its log start offsets."""
+    folder = forge(
+        tmp_path, f"D 1 0 0-2 @0-2 N; {batch}", clean_shutdown=clean_shutdown, replaced={"t-0/partition.metadata": None}
+    )
+    checkpoint = folder.parent / LOG_START
+    checkpoint.write_bytes(b"0\n0\n")
+    utime(checkpoint, ns=(written * 1_000_000,) * 2)
+    found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
+    assert [(finding.code.name, finding.severity) for finding in found_here] == [expected]
 
 
 @pytest.mark.parametrize(("first_dirty", "expected"), [(10, []), (0, ["seq-gap"])])
