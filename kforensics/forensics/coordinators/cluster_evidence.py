@@ -154,6 +154,13 @@ class Cluster:
                 return lost, elected
         return None
 
+    def deleted_since(self, replica: PartitionMarkers, time: int) -> int | None:
+        """Return when the topic of a partition was last deleted, if that was not before a time, in ms."""
+        deleted = (
+            each for each in self.removed_topics.get(replica.name[0], ()) if each >= time - self.rules.clock_skew_ms
+        )
+        return max(deleted, default=None)
+
     @cached_property
     def supplied_partitions(self) -> Mapping[TopicPartition, int]:
         """The numbers of the data partitions that have a replica among the files."""

@@ -180,11 +180,12 @@ class PartitionState:
     def is_known_uncleaned(self) -> bool:
         """Whether the cleaner's checkpoint exists and does not list the partition, and the log does not show otherwise.
 
-        In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log.
+        In a copy of a running broker, or after a kill, the checkpoint may be older than the first cleaning of the log,
+        which may leave no trace but the policy of the topic.
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
-            shows_cleaning = _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
-            return _partly_compacted(self) is None and not shows_cleaning
+            shows_cleaning = self.log.cleaned_to >= 0 or _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
+            return self.rules.compaction is None and _partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 
     @property

@@ -52,18 +52,21 @@ def without_superseded(partition: Partition) -> Partition:
 def without_deleted(partition: Partition, log_start_offset: int | None) -> Partition:
     """Return a partition without the first segments if they were being deleted while the files were copied.
 
-    Each of them lacks an index, the next segment has both, and offsets are missing in between; or the checkpoint of the
-    log start offset is beyond them and what is missing. Only a log directory with checkpoints is that of a broker; of
-    another folder, the indexes may not have been copied.
+    Offsets are missing after them, and the last of them or a later segment lacks an index while others have both: a
+    broker deletes in the order of the log, and the files may be copied in another. Or the checkpoint of the log start
+    offset is beyond them and what is missing. Only a log directory with checkpoints is that of a broker; of another
+    folder, the indexes may not have been copied.
 
     Args:
         partition: its files.
         log_start_offset: its offset in the checkpoint of log start offsets, None if it has none there.
     """
     segments, indexes = partition.segments, (partition.indexes, partition.time_indexes)
-    whole = (number for number, each in enumerate(segments) if all(each.base_offset in files for files in indexes))
+    has_both = [all(each.base_offset in files for files in indexes) for each in segments]
+    incomplete = (number for number in range(len(segments) - 1, 0, -1) if not has_both[number - 1])
+    renamed = next(incomplete, 0) if any(has_both) else 0
     starts = (number for number, each in enumerate(segments[1:]) if (each.base_offset or 0) > (log_start_offset or 0))
-    count = max(next(whole, 0), next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
+    count = max(renamed, next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
     after_gap = (number for number in range(count, 0, -1) if _follows_gap(partition, number))
     return _without(partition, segments[: next(after_gap, 0)])
 

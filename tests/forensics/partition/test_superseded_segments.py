@@ -225,6 +225,42 @@ def test_a_segment_whose_indexes_and_followers_were_deleted_during_the_copy_is_n
 
 
 @pytest.mark.parametrize(
+    ("lost", "clean_shutdown", "severity", "first_offset"),
+    [
+        (((5, "log"), (10, "timeindex")), False, "warning", 10),
+        (((5, "log"), (15, "index")), False, "warning", 10),
+        (((5, "log"), (10, "index"), (20, "log")), False, "critical", 10),
+        (((5, "log"),), False, "critical", 0),
+        (((5, "log"), (25, "timeindex")), False, "critical", 0),
+        (((0, "index"), (10, "log")), False, "critical", 0),
+        (((5, "log"), (10, "timeindex")), True, "critical", 0),
+    ],
+    ids=[
+        "next one lacks an index",
+        "a later one does",
+        "a gap after that",
+        "none does",
+        "the active one does",
+        "only one before the last does",
+        "stopped",
+    ],
+)
+def test_segments_before_one_whose_index_was_renamed_during_the_copy_are_not_read(
+    tmp_path: Path, lost: tuple[tuple[int, str], ...], severity: str, first_offset: int, *, clean_shutdown: bool
+) -> None:
+    """A broker of 3.6.2 deleted nine segments during a copy that had logs of some and indexes of others."""
+    log = {base: f"plain @{base}-{base + 4}" for base in range(0, 30, 5)}
+    folder = forge(tmp_path, log, clean_shutdown=clean_shutdown, snapshots={})
+    for base, kind in lost:
+        file_of(folder, base, kind).unlink()
+    rows = kforensics.audit(str(folder.parent)).tables["findings"].to_pylist()
+    is_critical = any((row["code"], row["severity"]) == ("segment-missing", "critical") for row in rows)
+    assert is_critical is (severity == "critical")
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == first_offset
+
+
+@pytest.mark.parametrize(
     ("log_start", "clean_shutdown", "missing", "first_offset"),
     [
         (10, False, "warning", 10),

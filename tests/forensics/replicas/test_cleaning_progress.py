@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, Setting
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.replicas.comparison import compare_copies
 from kforensics.forensics.replicas.differences import DifferenceKind
@@ -55,21 +57,33 @@ def test_different_cleaning_progress_is_benign(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("is_left", "clean_shutdown", "is_benign"),
-    [(True, False, True), (False, False, False), (True, True, False)],
-    ids=["replaced", "no sign of it", "stopped"],
+    ("is_left", "horizon", "policy", "clean_shutdown", "is_benign"),
+    [
+        (True, None, None, False, True),
+        (False, 1, None, False, True),
+        (False, None, "compact,delete", False, True),
+        (False, None, "delete", False, False),
+        (False, None, None, False, False),
+        (True, 1, "compact", True, False),
+    ],
+    ids=["replaced", "delete horizon", "policy", "other policy", "no sign of it", "stopped"],
 )
 def test_a_segment_may_be_cleaned_after_the_cleaners_checkpoint_was_copied(
-    *, is_left: bool, clean_shutdown: bool, is_benign: bool, tmp_path: Path
+    *, is_left: bool, horizon: int | None, policy: str | None, clean_shutdown: bool, is_benign: bool, tmp_path: Path
 ) -> None:
-    """The file of the replaced segment shows it; seen in a copy of running brokers of 4.4.0."""
+    """The file of the replaced segment shows it; seen in a copy of running brokers of 4.4.0.
+
+    One of 3.3.2 had no such file, but a delete horizon in a batch.
+    """
     last = {15: "plain @15-19"}
     records = {offset: [(f"k{key}".encode(), b"v") for key in range(5)] for offset in (5, 15)}
     log = {0: "plain @0-4; plain @5-9; plain @10-14", **last}
     whole = forge(tmp_path / "broker-2", log, node_id=2, records=records)
     log = {0: "gone plain @0-4; gone plain @5-9; plain @10-14", **last}
-    cleaned = forge(tmp_path / "broker-1", log, records=records, clean_shutdown=clean_shutdown)
+    horizons = {} if horizon is None else {10: horizon}
+    cleaned = forge(tmp_path / "broker-1", log, records=records, clean_shutdown=clean_shutdown, horizons=horizons)
     if is_left:
         shutil.copy(file_of(whole), f"{file_of(cleaned)}.deleted")
-    comparison = compare_copies(partitions_under(tmp_path), RULES)
+    settings = () if policy is None else (Setting(CLEANUP_POLICY, policy, "metadata log, topic t", "topic t"),)
+    comparison = compare_copies(partitions_under(tmp_path), replace(RULES, topic_settings=settings))
     assert ([one for one in replica_findings(comparison) if one.severity >= Severity.WARNING] == []) is is_benign

@@ -96,8 +96,10 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from _of_unknown_producers(cluster)
 
 
+DELETED_AT = "deleted_at"
+DELETED_REMEDY = "Nothing is to be done here: what the transaction wrote to the deleted topic went with it."
 DECISION_FIELDS = (
-    *("id", "producer_id", "data_epoch", "marker_epoch", "status", "is_superseded", "decided", "completed"),
+    *("id", "producer_id", "data_epoch", "marker_epoch", "status", "is_superseded", "start", "decided", "completed"),
 )
 
 
@@ -175,13 +177,14 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
     cause = _cause(cluster, markers, row)
+    is_gone = opened is None and DELETED_AT in cause.evidence
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
         f"{cause.sentence} {data}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
-        severity=None if is_covered or is_old else Severity.WARNING,
+        severity=Severity.INFO if is_gone else None if is_covered or is_old else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
             "completed_ms": row["completed"],
@@ -193,25 +196,27 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
             f"copied before the end of the transaction: {_copied_before(is_covered=is_covered, is_old=is_old)}",
             f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
             f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
-            cause.benign,
-            "topic deleted and recreated: not visible here",
+            cause.election,
+            f"topic deleted and recreated: {cause.deletion}",
         ),
-        remedy=_remedy(cluster, row, transaction),
+        remedy=DELETED_REMEDY if is_gone else _remedy(cluster, row, transaction),
     )
 
 
 class _Cause(NamedTuple):
-    """Why a marker is missing, as far as the elections of its partition show it.
+    """Why a marker is missing, as far as the metadata log shows it.
 
     Attributes:
         sentence: that it is missing, and why if that is known.
-        benign: whether an election explains it, as one of the finding's benign explanations.
-        evidence: the election, as fields of the finding's evidence.
+        evidence: the election or deletion, as fields of the finding's evidence.
+        election: a benign explanation, whether an election explains it.
+        deletion: whether a deletion of the topic explains it.
     """
 
     sentence: str
-    benign: str
     evidence: Mapping[str, int] = {}
+    election: str = "no leader then, or log truncated after an unclean election: not visible here"
+    deletion: str = "not visible here"
 
 
 def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
@@ -223,26 +228,33 @@ def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
     partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
     producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     completed = f"{State(row['status'])} at {format_time(row['completed'])}"
+    begun = row["decided"] if row["start"] == NO_TIME else row["start"]
+    if (deleted := cluster.deleted_since(markers, begun)) is not None:
+        return _Cause(
+            f"The topic {markers.name[0]} was deleted at {format_time(deleted)}, after {transaction} had begun "
+            f"({producer}, {completed}): its marker is not in the log that was created since.",
+            {DELETED_AT: deleted},
+            deletion=f"likely, deleted at {format_time(deleted)}",
+        )
     if (leaderless := cluster.leaderless(markers, row["completed"])) is not None:
         lost, elected = leaderless
         since = format_time(lost.timestamp)
         period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
         return _Cause(
             f"{partition} had no leader {period}, so it got no marker of {transaction} ({producer}, {completed}).",
-            f"no leader when the transaction was completed: likely, {period}",
             {"leaderless_from": lost.timestamp},
+            f"no leader when the transaction was completed: likely, {period}",
         )
     if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
         return _Cause(
             f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
             f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "
             f"({producer}, {completed}).",
-            "log truncated after an unclean election: likely",
             {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
+            "log truncated after an unclean election: likely",
         )
     return _Cause(
-        f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}.",
-        "no leader then, or log truncated after an unclean election: not visible here",
+        f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}."
     )
 
 
@@ -286,16 +298,14 @@ def _remedy(cluster: Cluster, row: Row, transaction: OpenTransactionArray | None
     if not is_commit:
         return f"No coordinator sends the marker again, and the decision was to abort. {end}."
     folder = cluster.marker_join.by_partition[row["partition"]].path(int(transaction["segment"])) or ""
-    save = export_command(folder.rpartition("/")[0] or ".", *_offsets(transaction))
+    save = export_command(
+        folder.rpartition("/")[0] or ".", int(opened["first_offset"][0]), int(opened["last_offset"][0])
+    )
     return (
         "No coordinator sends the marker again, and no tool can write a COMMIT: an abort hides this data from "
         f"read_committed consumers, while its other partitions are committed. Save it first: {save}. {end}. Then have "
         "the application write it again."
     )
-
-
-def _offsets(transaction: OpenTransactionArray) -> tuple[int, int]:
-    return int(transaction["first_offset"]), int(transaction["last_offset"])
 
 
 def _copied_before(*, is_covered: bool, is_old: bool) -> str:

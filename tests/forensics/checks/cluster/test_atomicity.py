@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import utime
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRo
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
 from kforensics.forensics.core.election import Election
-from kforensics.forensics.core.findings import Exactness, Finding
+from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
@@ -227,6 +228,31 @@ def test_a_partition_without_its_marker_and_without_data(tmp_path: Path) -> None
     forge_data(tmp_path, everything(0) | {"p-1": "plain @0-0"})
     ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
     assert (finding.code.name, finding.first_offset) == ("atomicity-marker-missing", None)
+
+
+@pytest.mark.parametrize(
+    ("data", "deleted", "severity"),
+    [
+        ("plain @0-0", 15, Severity.INFO),
+        ("plain @0-0", -4_990, Severity.INFO),
+        ("plain @0-0", -4_991, Severity.CRITICAL),
+        ("plain @0-0", None, Severity.CRITICAL),
+        ("D 1 0 0-0 @0-0 T", 15, Severity.CRITICAL),
+    ],
+    ids=["deleted since", "clocks differ", "deleted before", "not deleted", "open data"],
+)
+def test_the_topic_was_deleted_after_the_transaction_had_begun(
+    tmp_path: Path, data: str, deleted: int | None, severity: Severity
+) -> None:
+    """A cluster of 3.3.2 created the topic again at the time of the markers, which the new log does not have."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0) | {"p-1": data})
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    times = () if deleted is None else (NOW + deleted,)
+    findings = [finding for _, finding in found_in(replace(cluster, removed_topics={"p": times}))]
+    (finding,) = (finding for finding in findings if finding.code.name == "atomicity-marker-missing")
+    assert finding.severity == severity
+    assert ("Nothing is to be done here" in finding.remedy) is (severity is Severity.INFO)
 
 
 def _with_elections(folder: Path, *elections: Election) -> Finding:
