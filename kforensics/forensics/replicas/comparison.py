@@ -101,6 +101,21 @@ class Comparison:
             if (difference.first, difference.second) == pair and difference.kind in (kinds or DifferenceKind)
         ]
 
+    def is_created_again(self, difference: Difference) -> bool:
+        """Return whether one side is all of an earlier topic with the same name; up to 2.7 topics have no ids."""
+        pair = self.replicas[difference.first], self.replicas[difference.second]
+        times = [side.timestamps for side in difference.sides if side.timestamps is not None]
+        if difference.first_offset or len(times) < len(pair) or any(each.partition.topic_id for each in pair):
+            return False
+        older, newer = sorted(times)
+        epochs = [side.leader_epochs for side in difference.sides]
+        return older[1] < newer[0] and all(each is not None and each[0] == 0 for each in epochs)
+
+    def is_of_one_topic(self, first: Replica, second: Replica) -> bool:
+        """Return whether two replicas are not known to be of topics that only have the same name."""
+        first, second = sorted((first, second), key=lambda replica: replica.number)
+        return not any(map(self.is_created_again, self.differences_between(first, second, DifferenceKind.DIVERGED)))
+
     def common_history_end(self, first: Replica, second: Replica) -> int:
         """Return the offset up to which two replicas have the same history: where they diverge, or where one ends."""
         diverged = self.differences_between(first, second, DifferenceKind.DIVERGED)

@@ -106,7 +106,7 @@ def find_transaction_differences(first: Replica, second: Replica, end: int) -> I
             outcome_differs = view.own["outcome"] != view.counterparts["outcome"]
             masks[TransactionMismatch.OUTCOME] = _same_end(view) & outcome_differs & ~view.is_open
             is_explained = np.isin(view.own["producer_id"], explained)
-            masks[TransactionMismatch.FIRST_OFFSET] = _moved(view, uncompacted) & ~is_explained
+            masks[TransactionMismatch.FIRST_OFFSET] = _moved(view, max(start, uncompacted)) & ~is_explained
         for mismatch, mask in masks.items():
             for index in np.flatnonzero(mask).tolist():
                 has_counterpart = view.has_counterpart[index] and mismatch is not TransactionMismatch.ABSENT
@@ -195,8 +195,9 @@ def _absent(view: _View, lacking: Replica, end: int) -> BoolArray:
     return absent
 
 
-def _moved(view: _View, uncompacted: int) -> BoolArray:
+def _moved(view: _View, start: int) -> BoolArray:
+    """Return which transactions begin at different offsets, both not before one from which both logs are whole."""
     first_offsets = view.own["first_offset"], view.counterparts["first_offset"]
     moved: BoolArray = _same_end(view) & (first_offsets[0] != first_offsets[1])
-    moved &= np.minimum(*first_offsets) >= uncompacted
+    moved &= np.minimum(*first_offsets) >= start
     return moved

@@ -64,6 +64,7 @@ class _Branch:
         others: the replicas it differs from in the same way, with what they have there.
         difference: the range, from the first pair.
         overruled: whether a later leader wrote to the others, or was elected there.
+        is_created_again: whether one side is all of an earlier topic with the same name.
     """
 
     replica: Replica
@@ -71,6 +72,7 @@ class _Branch:
     others: tuple[tuple[Replica, SideSummary], ...]
     difference: Difference
     overruled: bool
+    is_created_again: bool
 
     @property
     def is_of_quorum(self) -> bool:
@@ -82,18 +84,6 @@ class _Branch:
         """Whether nothing but the first batches of controllers differ, which each writes when it is elected."""
         sides = (self.side, *(side for _, side in self.others))
         return self.is_of_quorum and self.overruled and not any(side.records for side in sides)
-
-    @property
-    def is_created_again(self) -> bool:
-        """Whether one side is all of an earlier topic with the same name; up to 2.7 topics have no ids."""
-        (other, other_side), side = self.others[0], self.side
-        if self.replica.partition.topic_id or other.partition.topic_id or self.difference.first_offset:
-            return False
-        if side.timestamps is None or other_side.timestamps is None:
-            return False
-        older, newer = sorted((side.timestamps, other_side.timestamps))
-        epochs = [each.leader_epochs for each in (side, other_side)]
-        return older[1] < newer[0] and all(each is not None and each[0] == 0 for each in epochs)
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -123,6 +113,7 @@ def _branches(comparison: Comparison) -> list[_Branch]:
             others if before is None else before.others + others,
             difference if before is None else before.difference,
             loser is not None,
+            comparison.is_created_again(difference) if before is None else before.is_created_again,
         )
     return list(branches.values())
 

@@ -59,14 +59,18 @@ STOPPED_FIRST = "stopped before the others: likely, its broker was shut down cle
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
-    """Yield live replicas that end early or start elsewhere; copies set aside need not keep up."""
+    """Yield live replicas that end early or start elsewhere; copies set aside need not keep up.
+
+    Nor need those of a topic that was deleted and created again.
+    """
     for replica in comparison.live:
         yield from _end(comparison, replica)
     yield from _starts(comparison)
 
 
 def _end(comparison: Comparison, replica: Replica) -> Iterator[Finding]:
-    others = [other for other in comparison.live if other is not replica]
+    live = (other for other in comparison.live if other is not replica)
+    others = [other for other in live if comparison.is_of_one_topic(replica, other)]
     knowing = max(others, key=lambda other: other.high_watermark or 0, default=None)
     longest = max(others, key=lambda other: other.end, default=None)
     if knowing is not None and (knowing.high_watermark or 0) > replica.end:

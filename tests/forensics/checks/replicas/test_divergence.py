@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kforensics.forensics.audit.copies import replica_findings
 from kforensics.forensics.checks.replicas.divergence import findings
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
@@ -196,6 +197,7 @@ def test_a_topic_that_was_created_again_between_the_copies_is_a_warning(tmp_path
     (finding,) = findings(compare(tmp_path))
     assert brief([finding]) == [(CODE, Severity.WARNING, 0, 9)]
     assert finding.message.endswith("the topic was probably deleted and created again.")
+    assert replica_findings(compare(tmp_path)) == (finding,)
     patch(file_of(tmp_path / "broker-1" / "t-0"), 5, base_timestamp=1 << 41, max_timestamp=1 << 41)
     (finding,) = findings(compare(tmp_path))
     assert finding.severity is Severity.CRITICAL

@@ -157,6 +157,13 @@ def test_a_first_batch_that_is_gone_moves_the_beginning(tmp_path: Path) -> None:
     assert finding.message.endswith("starts at offset 2.")
 
 
+def test_a_transaction_that_began_before_the_other_log_does_is_left_out(tmp_path: Path) -> None:
+    """A follower of 2.8.2 began to fetch in the middle of a transaction, and had none of its producers before."""
+    data, rest = "D 1 0 1-1 @1 T", {2: "M 1 0 C 3 @2; plain @3"}
+    forged(tmp_path, ({1: data, **rest}, {"snapshots": {1: None}}), ({0: f"D 1 0 0-0 @0 T; {data}", **rest}, {}))
+    assert list(findings(compare(tmp_path))) == []
+
+
 @pytest.mark.parametrize(("gone", "offsets"), [((0, 5), (0, 5)), ((6, 7), (6, 7))], ids=["the first", "the second"])
 def test_a_transaction_that_is_all_gone_is_found(
     tmp_path: Path, gone: tuple[int, int], offsets: tuple[int, int]
