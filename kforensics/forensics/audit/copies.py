@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.checks.check import collectors_of
+from kforensics.forensics.checks.partition.structure import CHECK as STRUCTURE
 from kforensics.forensics.checks.replicas import REPLICA_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.metadata.cluster_metadata import Election, elections_in, topics_in
+from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
 from kforensics.forensics.replicas.comparison import (
     Comparison,
-    compare_copies,
+    compare_states,
     difference_rows,
     lineage_rows,
     lost_rows,
@@ -220,6 +223,32 @@ def compare_replicas(
         },
         findings=findings,
     )
+
+
+def compare_copies(
+    partitions: Sequence[Partition],
+    rules: Rules,
+    elections: Sequence[Election] = (),
+    kernels: KernelPolicy = kernels_for,
+    workers: int | None = None,
+) -> Comparison:
+    """Return where the replicas of one partition differ.
+
+    Each log is read twice: once to examine it, and once together with the others.
+
+    Args:
+        partitions: two or more copies of one partition.
+        rules: limits and the time of evaluation.
+        elections: its leader elections, if the cluster metadata is available.
+        kernels: returns the compiled kernels if they pay off.
+        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    collectors = collectors_of([STRUCTURE])  # missing batches may be all that shows a cleaner
+    states = [examine(partition, rules, collectors, kernels=kernels) for partition in partitions]
+    return compare_states(states, elections, kernels, workers)
 
 
 def replica_findings(comparison: Comparison) -> tuple[Finding, ...]:

@@ -184,7 +184,7 @@ class PartitionState:
         which may leave no trace but the policy of the topic.
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
-            shows_cleaning = self.log.cleaned_to >= 0 or _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
+            shows_cleaning = _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
             return self.rules.compaction is None and _partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 

@@ -14,10 +14,7 @@ from typing import Any
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.metadata.cluster_metadata import Election
-from kforensics.forensics.partition.examine import examine
-from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.batch_windows import ReplicaBatches, batch_windows
 from kforensics.forensics.replicas.differences import Difference, DifferenceFinder, DifferenceKind, SideSummary
@@ -32,7 +29,6 @@ from kforensics.parsers.log.log_rows import Place
 __all__ = [
     "Comparison",
     "RecordDifferences",
-    "compare_copies",
     "compare_states",
     "difference_rows",
     "lineage_rows",
@@ -168,38 +164,13 @@ class Comparison:
         return replace(finding, remedy=remedy)
 
 
-def compare_copies(
-    partitions: Sequence[Partition],
-    rules: Rules,
-    elections: Sequence[Election] = (),
-    kernels: KernelPolicy = kernels_for,
-    workers: int | None = None,
-) -> Comparison:
-    """Return where the replicas of one partition differ.
-
-    Each log is read twice: once to examine it, and once together with the others.
-
-    Args:
-        partitions: two or more copies of one partition.
-        rules: limits and the time of evaluation.
-        elections: its leader elections, if the cluster metadata is available.
-        kernels: returns the compiled kernels if they pay off.
-        workers: number of reading threads, 0 to read in the calling thread, None for one per processor.
-
-    Raises:
-        InputError: a segment cannot be read.
-    """
-    states = [examine(partition, rules, kernels=kernels) for partition in partitions]
-    return compare_states(states, elections, kernels, workers)
-
-
 def compare_states(
     states: Sequence[PartitionState],
     elections: Sequence[Election] = (),
     kernels: KernelPolicy = kernels_for,
     workers: int | None = None,
 ) -> Comparison:
-    """Return where examined replicas differ; reads their logs once more.
+    """Return where examined replicas of one partition differ; reads their logs once more.
 
     Decodes records only where replicas differ, and for keys whose records compaction may have left different.
 

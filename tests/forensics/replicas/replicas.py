@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kforensics.forensics.audit.copies import compare_copies
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.replicas.comparison import Comparison, compare_copies
+from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.replica import all_copies_of, replica_groups
 from kforensics.parsers.files.discover import FoundFile, discover
 from tests.forensics.batch_notation import NOW

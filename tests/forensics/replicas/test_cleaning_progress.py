@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, Setting
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.replicas.comparison import compare_copies
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
@@ -57,33 +56,42 @@ def test_different_cleaning_progress_is_benign(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("is_left", "horizon", "policy", "clean_shutdown", "is_benign"),
+    ("is_left", "policy", "clean_shutdown", "is_benign"),
     [
-        (True, None, None, False, True),
-        (False, 1, None, False, True),
-        (False, None, "compact,delete", False, True),
-        (False, None, "delete", False, False),
-        (False, None, None, False, False),
-        (True, 1, "compact", True, False),
+        (True, None, False, True),
+        (False, "compact,delete", False, True),
+        (False, "delete", False, False),
+        (False, None, False, False),
+        (True, "compact", True, False),
     ],
-    ids=["replaced", "delete horizon", "policy", "other policy", "no sign of it", "stopped"],
+    ids=["replaced", "policy", "other policy", "no sign of it", "stopped"],
 )
 def test_a_segment_may_be_cleaned_after_the_cleaners_checkpoint_was_copied(
-    *, is_left: bool, horizon: int | None, policy: str | None, clean_shutdown: bool, is_benign: bool, tmp_path: Path
+    *, is_left: bool, policy: str | None, clean_shutdown: bool, is_benign: bool, tmp_path: Path
 ) -> None:
-    """The file of the replaced segment shows it; seen in a copy of running brokers of 4.4.0.
-
-    One of 3.3.2 had no such file, but a delete horizon in a batch.
-    """
+    """The file of the replaced segment shows it; seen in a copy of running brokers of 4.4.0. So does the policy."""
     last = {15: "plain @15-19"}
     records = {offset: [(f"k{key}".encode(), b"v") for key in range(5)] for offset in (5, 15)}
     log = {0: "plain @0-4; plain @5-9; plain @10-14", **last}
     whole = forge(tmp_path / "broker-2", log, node_id=2, records=records)
     log = {0: "gone plain @0-4; gone plain @5-9; plain @10-14", **last}
-    horizons = {} if horizon is None else {10: horizon}
-    cleaned = forge(tmp_path / "broker-1", log, records=records, clean_shutdown=clean_shutdown, horizons=horizons)
+    cleaned = forge(tmp_path / "broker-1", log, records=records, clean_shutdown=clean_shutdown)
     if is_left:
         shutil.copy(file_of(whole), f"{file_of(cleaned)}.deleted")
     settings = () if policy is None else (Setting(CLEANUP_POLICY, policy, "metadata log, topic t", "topic t"),)
     comparison = compare_copies(partitions_under(tmp_path), replace(RULES, topic_settings=settings))
     assert ([one for one in replica_findings(comparison) if one.severity >= Severity.WARNING] == []) is is_benign
+
+
+@pytest.mark.parametrize(("clean_shutdown", "expected"), [(False, set()), (True, {"replica-divergence"})])
+def test_missing_batches_show_a_cleaner_after_its_checkpoint_was_copied(
+    *, clean_shutdown: bool, expected: set[str], tmp_path: Path
+) -> None:
+    """A broker of 3.3.2 had cleaned a segment for the first time; nothing else in its copy showed it."""
+    cleaned = {0: "plain @0; plain @2; plain @4; plain @6", 7: "plain @7"}
+    whole = {0: "; ".join(f"plain @{offset}" for offset in range(7)), 7: "plain @7"}
+    records = {offset: [(b"k", b"v")] for offset in range(8)}
+    forge(tmp_path / "broker-1", cleaned, records=records, clean_shutdown=clean_shutdown)
+    forge(tmp_path / "broker-2", whole, records=records, node_id=2)
+    findings = replica_findings(compare_copies(partitions_under(tmp_path), RULES))
+    assert {one.code.name for one in findings if one.severity >= Severity.WARNING} == expected

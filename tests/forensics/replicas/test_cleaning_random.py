@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.replicas import key_differences
-from kforensics.forensics.replicas.comparison import Comparison, compare_copies
+from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.parsers.kernels.library import load_kernels
 from kforensics.parsers.kernels.policy import KernelPolicy, no_kernels
 from kforensics.parsers.tables.arrow import CHUNK

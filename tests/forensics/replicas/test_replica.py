@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.replicas.comparison import compare_copies
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import all_copies_of, replica_groups, replicas_of
 from kforensics.parsers.files.discover import FoundFile, discover

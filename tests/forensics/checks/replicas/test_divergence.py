@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.checks.replicas.divergence import findings
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
-from kforensics.forensics.replicas.comparison import compare_copies
 from kforensics.parsers.columns import batch_reader
 from tests.forensics.forge import Segments, drop, file_of, patch
 from tests.forensics.partition_states import partitions_under

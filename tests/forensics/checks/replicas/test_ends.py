@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from kforensics.forensics.audit.copies import compare_copies
 from kforensics.forensics.checks.replicas.ends import findings
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.metadata.cluster_metadata import Election
-from kforensics.forensics.replicas.comparison import compare_copies
 from tests.forensics.forge import Segments
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under
