@@ -181,7 +181,7 @@ def _required(value: float | None, unit: str) -> str:
 
 
 def _reached(value: float | None, unit: str) -> str:
-    """Rounded towards the worse, so that what misses its bar by a hair does not look as if it had reached it."""
+    """Rounded toward the worse, so that what misses its bar by a hair does not look as if it had reached it."""
     if value is None:
         return "-"
     if unit == _SLOWER:

@@ -4,16 +4,16 @@ import subprocess
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 from lab.places import CLASSES
 from lab.progress import say
 
 VERSION = "4.3.1"
 _SOURCES = Path(__file__).with_name("java")
 # kafka-tools leaves the logging back-end to the distribution, where it is log4j.
-_ARTEFACTS = (
-    Artefact(f"org.apache.kafka:kafka-tools:{VERSION}", exclusions=()),
-    Artefact("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", exclusions=()),
+_ARTIFACTS = (
+    Artifact(f"org.apache.kafka:kafka-tools:{VERSION}", exclusions=()),
+    Artifact("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4", exclusions=()),
 )
 # As kafka-run-class.sh gives them to a tool, but for the JMX agent, which would only make Kafka slower.
 _FLAGS = (
@@ -69,7 +69,7 @@ def program(main: str, *flags: str) -> tuple[str, ...]:
 
 
 def _jars(without: tuple[str, ...]) -> list[str]:
-    folder = fetch(f"bench-{VERSION}", _ARTEFACTS)
+    folder = fetch(f"bench-{VERSION}", _ARTIFACTS)
     return [str(jar) for jar in sorted(folder.glob("*.jar")) if not jar.name.startswith(without)]
 
 

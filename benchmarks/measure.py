@@ -1,4 +1,4 @@
-"""Times and memory of whole processes, summarised over several rounds."""
+"""Times and memory of whole processes, summarized over several rounds."""
 
 import json
 import os

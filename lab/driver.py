@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import DriverError, LabError
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 from lab.places import CLASSES, SOURCES
 from lab.progress import say
 
@@ -46,7 +46,7 @@ def record(
 
 
 def records(prefix: str, count: int, size: int = 20) -> list[dict[str, Any]]:
-    """A few records with recognisable keys and values of about the given size."""
+    """A few records with recognizable keys and values of about the given size."""
     values = (f"{prefix} {number} " for number in range(count))
     return [record(f"{prefix}-{number}", text.ljust(size, ".")) for number, text in enumerate(values)]
 
@@ -136,10 +136,10 @@ def client_jars() -> Path:
     return fetch(
         f"clients-{CLIENT_VERSION}",
         [
-            Artefact(f"org.apache.kafka:kafka-clients:{CLIENT_VERSION}"),
+            Artifact(f"org.apache.kafka:kafka-clients:{CLIENT_VERSION}"),
             # State stores on disk are of no use to the lab, and their library is large.
-            Artefact(f"org.apache.kafka:kafka-streams:{CLIENT_VERSION}", ["org.rocksdb:rocksdbjni"]),
-            Artefact("com.fasterxml.jackson.core:jackson-databind:2.19.0"),
+            Artifact(f"org.apache.kafka:kafka-streams:{CLIENT_VERSION}", ["org.rocksdb:rocksdbjni"]),
+            Artifact("com.fasterxml.jackson.core:jackson-databind:2.19.0"),
         ],
     )
 
@@ -152,9 +152,9 @@ def _java_command(bootstrap: str, early: bool) -> list[str]:
 
 
 def _early_jars() -> Path:
-    clients = Artefact(f"org.apache.kafka:kafka-clients:{EARLY_CLIENT_VERSION}")
+    clients = Artifact(f"org.apache.kafka:kafka-clients:{EARLY_CLIENT_VERSION}")
     return fetch(
-        f"clients-{EARLY_CLIENT_VERSION}", [clients, Artefact("com.fasterxml.jackson.core:jackson-databind:2.19.0")]
+        f"clients-{EARLY_CLIENT_VERSION}", [clients, Artifact("com.fasterxml.jackson.core:jackson-databind:2.19.0")]
     )
 
 

@@ -11,13 +11,13 @@ from lab.places import JARS, SOURCES
 from lab.progress import say
 
 _DONE = ".complete"
-# 4.4.0 names this artefact, which was never published; nothing in a broker needs it.
+# 4.4.0 names this artifact, which was never published; nothing in a broker needs it.
 _NEVER_PUBLISHED = "org.apache.kafka:kafka-tools-api"
 _LOGGING_BACK_END = "org.slf4j:slf4j-simple:1.7.36"
 
 
 @dataclass(frozen=True, slots=True)
-class Artefact:
+class Artifact:
     """One Maven dependency.
 
     Attributes:
@@ -29,7 +29,7 @@ class Artefact:
     exclusions: Sequence[str] = (_NEVER_PUBLISHED,)
 
     def as_xml(self) -> str:
-        """The ``<dependency>`` element of this artefact."""
+        """The ``<dependency>`` element of this artifact."""
         group, artifact, version, *classifier = self.coordinates.split(":")
         parts = [_element("groupId", group), _element("artifactId", artifact), _element("version", version)]
         parts += [_element("classifier", name) for name in classifier]
@@ -41,32 +41,32 @@ def broker_jars(version: str) -> Path:
     """The folder with every jar of a broker of this Kafka version."""
     # Kafka was built with Scala 2.13 from 2.4 on, and the releases before with 2.12.
     scala = "2.13" if tuple(map(int, version.split(".")[:2])) >= (2, 4) else "2.12"
-    kafka = Artefact(f"org.apache.kafka:kafka_{scala}:{version}")
+    kafka = Artifact(f"org.apache.kafka:kafka_{scala}:{version}")
     # 0.11 makes ids with a class that Java had up to 10; without it, it ends while it starts.
     if version.startswith("0."):
-        return fetch(f"kafka-{version}-jaxb", [kafka, Artefact("javax.xml.bind:jaxb-api:2.3.1")])
+        return fetch(f"kafka-{version}-jaxb", [kafka, Artifact("javax.xml.bind:jaxb-api:2.3.1")])
     return fetch(f"kafka-{version}", [kafka])
 
 
-def fetch(name: str, artefacts: Sequence[Artefact]) -> Path:
-    """Download artefacts with all they depend on; a folder that is complete is used again.
+def fetch(name: str, artifacts: Sequence[Artifact]) -> Path:
+    """Download artifacts with all they depend on; a folder that is complete is used again.
 
     Args:
         name: name of the folder in ``.lab/jars``.
-        artefacts: what to fetch; a quiet logging back-end is added.
+        artifacts: what to fetch; a quiet logging back-end is added.
 
     Returns:
         The folder that holds the jars.
 
     Raises:
-        LabError: Maven is missing or could not resolve an artefact.
+        LabError: Maven is missing or could not resolve an artifact.
     """
     folder = JARS / name
     if not (folder / _DONE).exists():
         say(f"fetching the jars of {name}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        (folder / "pom.xml").write_text(_pom(name, [*artefacts, Artefact(_LOGGING_BACK_END)]), encoding="utf-8")
+        (folder / "pom.xml").write_text(_pom(name, [*artifacts, Artifact(_LOGGING_BACK_END)]), encoding="utf-8")
         _run_maven(folder)
         (folder / _DONE).touch()
     return folder
@@ -91,9 +91,9 @@ def _run_maven(folder: Path) -> None:
         raise LabError(f"Maven could not fetch the jars of {folder.name}:\n{outcome.stdout[-2000:]}")
 
 
-def _pom(name: str, artefacts: Sequence[Artefact]) -> str:
+def _pom(name: str, artifacts: Sequence[Artifact]) -> str:
     template = (SOURCES / "poms" / "pom.xml").read_text(encoding="utf-8")
-    dependencies = "\n".join("    " + artefact.as_xml() for artefact in artefacts)
+    dependencies = "\n".join("    " + artifact.as_xml() for artifact in artifacts)
     return template.replace("@NAME@", name).replace("@DEPENDENCIES@", dependencies)
 
 

@@ -1,4 +1,4 @@
-"""Situations on the files of real brokers: each is recognised, and what looks nearly the same raises no alarm."""
+"""Situations on the files of real brokers: each is recognized, and what looks nearly the same raises no alarm."""
 
 from __future__ import annotations
 

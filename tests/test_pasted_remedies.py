@@ -17,7 +17,7 @@ import pytest
 import kforensics
 from lab.broker import Cluster, make_cluster, running
 from lab.driver import CLIENT_VERSION
-from lab.jars import Artefact, broker_jars, fetch, tool
+from lab.jars import Artifact, broker_jars, fetch, tool
 from lab.places import CACHE
 from tests.command import SAMPLES, run
 
@@ -94,7 +94,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def tools() -> Path:
     """Return the folder with the jars of Kafka's tools."""
-    return fetch(f"tools-{CLIENT_VERSION}", [Artefact(f"org.apache.kafka:kafka-tools:{CLIENT_VERSION}")])
+    return fetch(f"tools-{CLIENT_VERSION}", [Artifact(f"org.apache.kafka:kafka-tools:{CLIENT_VERSION}")])
 
 
 def pasted(command: str, bootstrap: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -148,7 +148,7 @@ def _scanned(spark: SparkSession, table: str, path: str, columns: str) -> DataFr
 
 
 def merging(given: _Given) -> Iterator[Metrics]:
-    """Made splits summarised, and then summarised and joined; what is more in the second is the joining."""
+    """Made splits summarized, and then summarized and joined; what is more in the second is the joining."""
     with _session(given) as spark:
         for made in given.made:
             metrics: Metrics = {}

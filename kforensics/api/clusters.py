@@ -121,9 +121,9 @@ def ids(
         id_events: 4 rows, one per event in the life of a transactional id, or run of equal ones
           in all rows: producer_id 14
           event         first_epoch  last_epoch  committed  aborted
-          initialised   0            0           0          0
+          initialized   0            0           0          0
           timed-out     0            1           0          1
-          initialised   2            2           0          0
+          initialized   2            2           0          0
           transactions  2            2           1          0
     """
     named = parameters_of(**evaluation)

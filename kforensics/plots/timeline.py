@@ -360,7 +360,7 @@ def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
     )
     labels = [row for row in drawn.ticks if row["label"]][-MAX_LABELS:]
     middle = (min(drawn.times, default=0) + max(drawn.times, default=0)) // 2
-    # Towards the middle, where there is room.
+    # Toward the middle, where there is room.
     texts = [
         alt.Chart(chart_data(row for row in labels if (row["start"] > middle) == is_right))
         .mark_text(align="right" if is_right else "left", dx=-5 if is_right else 5, fontSize=11)

@@ -194,7 +194,7 @@ def _event_line(event: IdEvent) -> str:
     if event.kind is IdEventKind.TRANSACTIONS:
         counts = ((event.committed, "committed"), (event.aborted, "aborted"))
         parts.append(", ".join(f"{count:,} {outcome}" for count, outcome in counts if count))
-    elif event.kind in (IdEventKind.INITIALISED, IdEventKind.OPEN) and event.record.timeout_ms >= 0:
+    elif event.kind in (IdEventKind.INITIALIZED, IdEventKind.OPEN) and event.record.timeout_ms >= 0:
         parts.append(f"timeout {format_duration(event.record.timeout_ms)}")
     what = event.kind.replace("-", " ")
     if event.kind is IdEventKind.OPEN and event.first_time != NO_TIME:

@@ -12,7 +12,7 @@ from pathlib import Path
 from lab.damage.cases import LOG
 from lab.damage.forge import batch, record
 from lab.errors import LabError
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 from lab.places import CLASSES, SAMPLES
 from lab.progress import say
 
@@ -58,7 +58,7 @@ def _log(rows: list[tuple[str, bytes | None, bytes]]) -> bytes:
 
 def _rows() -> list[tuple[str, str, bytes | None, bytes]]:
     """Topic, type, key and value of every record; no record twice."""
-    jars = fetch(f"dump-{RELEASE}", [Artefact(f"org.apache.kafka:kafka-tools:{RELEASE}", exclusions=())])
+    jars = fetch(f"dump-{RELEASE}", [Artifact(f"org.apache.kafka:kafka-tools:{RELEASE}", exclusions=())])
     classes = CLASSES / "every-record"
     _run([tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), str(_SOURCE)])
     text = _run([tool("java"), "-Dfile.encoding=UTF-8", "-cp", f"{classes}:{jars}/*", "EveryRecord"])

@@ -47,7 +47,7 @@ def run_command(*words: object, terminal: bool = False, kernels: str | None = No
     """
     stdout = io.TextIOWrapper(_Terminal() if terminal else io.BytesIO(), "utf-8", errors="backslashreplace")
     stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
-    # Colours are the only control characters that text on a terminal may have.
+    # Colors are the only control characters that text on a terminal may have.
     environment = {"NO_COLOR": "1", **({VARIABLE: kernels} if kernels else {})}
     arguments = ["kforensics", *map(str, words)]
     code = CLEAN

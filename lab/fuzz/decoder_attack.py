@@ -72,7 +72,7 @@ def _damaged_segment(dice: Random) -> tuple[Mutant, list[Place]]:
 
 @cache
 def _batches(data: bytes) -> list[Place]:
-    """Return the valid batches of a log that a walk recognises after damage, as position and size."""
+    """Return the valid batches of a log that a walk recognizes after damage, as position and size."""
     rows = [row for row in walk(BytesSource(data)) if isinstance(row, Batch) and row.crc_valid]
     return [(row.position, row.size) for row in rows if _is_consistent(row) and _is_filled(data, row)]
 

@@ -18,7 +18,7 @@ import org.apache.kafka.common.utils.Exit;
  * Answer on stdout: exit code, text of stdout, text of stderr.
  *
  * The streams are replaced before any class of the tool is loaded, because Scala's Console keeps the System.out it
- * finds when it is initialised.
+ * finds when it is initialized.
  */
 public final class DumpServer {
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import kforensics
 from lab.errors import LabError
 from lab.golden.tools import OPENED
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 from lab.places import CLASSES, SAMPLES
 
 GOLDEN = SAMPLES / "golden" / "formatters"
@@ -34,13 +34,13 @@ class FormatterTool:
 
     Attributes:
         version: the release.
-        artefacts: what to fetch.
+        artifacts: what to fetch.
         classes: the formatters by the names of ``--formatter``.
         jvm_options: what this release needs on Java 17.
     """
 
     version: str
-    artefacts: tuple[str, ...]
+    artifacts: tuple[str, ...]
     classes: dict[str, str] = field(
         default_factory=lambda: {
             "transaction-log": f"{_NEW}.TransactionLogMessageFormatter",
@@ -52,8 +52,8 @@ class FormatterTool:
 
     def jars(self) -> Path:
         """The folder with the jars."""
-        artefacts = [Artefact(f"org.apache.kafka:{name}:{self.version}", exclusions=()) for name in self.artefacts]
-        return fetch(f"formatters-{self.version}", artefacts)
+        artifacts = [Artifact(f"org.apache.kafka:{name}:{self.version}", exclusions=()) for name in self.artifacts]
+        return fetch(f"formatters-{self.version}", artifacts)
 
 
 TOOLS = (

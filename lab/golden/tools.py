@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 from lab.places import CLASSES
 
 DECODERS = {
@@ -38,7 +38,7 @@ class DumpTool:
 
     Attributes:
         version: release it comes from.
-        artefact: what to fetch, with all it depends on.
+        artifact: what to fetch, with all it depends on.
         main: its main class.
         decoders: the options for internal topics that it has.
         class_decoders: packages that hold the decoder classes of this release.
@@ -48,7 +48,7 @@ class DumpTool:
     """
 
     version: str
-    artefact: str = "kafka_2.13"
+    artifact: str = "kafka_2.13"
     main: str = "kafka.tools.DumpLogSegments"
     decoders: frozenset[str] = frozenset(DECODERS.values())
     class_decoders: tuple[str, ...] = ("org.apache.kafka.tools.api",)
@@ -63,8 +63,8 @@ class DumpTool:
 
     def _jars(self) -> Path:
         # Not the folder of a broker, which leaves the decoder classes out.
-        coordinates = f"org.apache.kafka:{self.artefact}:{self.version}"
-        return fetch(f"dump-{self.version}", [Artefact(coordinates, exclusions=())])
+        coordinates = f"org.apache.kafka:{self.artifact}:{self.version}"
+        return fetch(f"dump-{self.version}", [Artifact(coordinates, exclusions=())])
 
     def _compiled(self) -> Path:
         """The folder with the server, compiled against this release's Exit."""
@@ -83,7 +83,7 @@ def _without(*topics: str) -> frozenset[str]:
 
 
 TOOLS = (
-    DumpTool("4.3.1", artefact="kafka-tools", main="org.apache.kafka.tools.DumpLogSegments"),
+    DumpTool("4.3.1", artifact="kafka-tools", main="org.apache.kafka.tools.DumpLogSegments"),
     DumpTool("4.2.1"),
     DumpTool(
         "3.9.1",

@@ -6,7 +6,7 @@ from pathlib import Path
 from lab.broker import Cluster
 from lab.driver import CLIENT_VERSION
 from lab.errors import LabError
-from lab.jars import Artefact, fetch, tool
+from lab.jars import Artifact, fetch, tool
 
 _MAIN = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -43,4 +43,4 @@ def _rows(bootstrap: str, broker_id: int) -> list[list[str]]:
 
 
 def _jars() -> Path:
-    return fetch(f"tools-{CLIENT_VERSION}", [Artefact(f"org.apache.kafka:kafka-tools:{CLIENT_VERSION}")])
+    return fetch(f"tools-{CLIENT_VERSION}", [Artifact(f"org.apache.kafka:kafka-tools:{CLIENT_VERSION}")])

@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.broker import Cluster, JavaProcess, make_cluster, running
 from lab.driver import CLIENT_VERSION, Driver, driving, records
 from lab.errors import DriverError, LabError
-from lab.jars import Artefact, fetch
+from lab.jars import Artifact, fetch
 from lab.scenario import Scenario, keep, workspace
 from lab.scenarios.steps import open_producer, transaction
 from lab.truth import take_truth
@@ -128,7 +128,7 @@ def _mirroring(source: Cluster, target: Cluster, topics: str, flush_ms: int) -> 
 
 def _jars() -> Path:
     coordinates = (f"org.apache.kafka:connect-{part}:{CLIENT_VERSION}" for part in ("mirror", "runtime"))
-    return fetch(f"mirror-{CLIENT_VERSION}", [Artefact(each) for each in coordinates])
+    return fetch(f"mirror-{CLIENT_VERSION}", [Artifact(each) for each in coordinates])
 
 
 def _wait(reader: Driver, topic: str, end: int) -> None:

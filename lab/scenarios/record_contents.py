@@ -19,7 +19,7 @@ def play(stage: Stage) -> None:
     _levels(driver)
     _headers(driver)
     _nulls(driver)
-    _serialised(driver)
+    _serialized(driver)
     _timestamps(driver)
     _log_append_time(driver)
     _indexed(stage)
@@ -86,8 +86,8 @@ def _nulls(driver: Driver) -> None:
         driver.send(codec, "nulls", [record(content, content, NEW_YEAR) for content in contents[5:]])
 
 
-def _serialised(driver: Driver) -> None:
-    """Keys and values as Kafka's own long, int, double and UUID serialisers write them."""
+def _serialized(driver: Driver) -> None:
+    """Keys and values as Kafka's own long, int, double and UUID serializers write them."""
     driver.call("create_topic", name="serialised")
     numbers = (0, 1, -1, 42, 2**31 - 1, -(2**31))
     batch = [record(struct.pack(">q", number * 2**31), struct.pack(">i", number), NEW_YEAR) for number in numbers]
@@ -177,7 +177,7 @@ SCENARIOS = [
         kafka="4.4.0",
         shows=(
             "Every codec, also compressed anew by the broker; headers, null and empty keys and values,"
-            " tombstones, keys and values of Kafka's number serialisers; CreateTime out of order, absent, and"
+            " tombstones, keys and values of Kafka's number serializers; CreateTime out of order, absent, and"
             " LogAppendTime; idempotent producers, sequences that wrap, records written twice; a topic that got"
             " more partitions."
         ),

@@ -6,7 +6,7 @@ from pathlib import Path
 from lab.broker import Cluster
 from lab.driver import Driver, records
 from lab.errors import LabError
-from lab.jars import Artefact, fetch
+from lab.jars import Artifact, fetch
 from lab.scenario import Scenario, Stage
 from lab.scenarios.steps import open_producer, small_segments, transaction
 
@@ -100,7 +100,7 @@ def _wait_for_local_deletion(stage: Stage, topic: str) -> None:
 
 def _prepare(cluster: Cluster) -> list[str]:
     """The store lives in the test jar, which a broker loads from a path of its own."""
-    jars = fetch(f"remote-{_KAFKA}", [Artefact(f"org.apache.kafka:kafka-storage:{_KAFKA}:test")])
+    jars = fetch(f"remote-{_KAFKA}", [Artifact(f"org.apache.kafka:kafka-storage:{_KAFKA}:test")])
     for node in cluster.nodes:
         node.config["remote.log.storage.manager.class.path"] = _test_jar(jars)
         node.config["rsm.config.dir"] = str(node.data.parent / "remote-store")

@@ -331,20 +331,20 @@ def test_an_evaluation_before_the_last_write_is_said() -> None:
     assert "not begun" in ended.text
 
 
-def test_another_copy_of_the_same_broker_is_no_neighbour(tmp_path: Path) -> None:
+def test_another_copy_of_the_same_broker_is_no_neighbor(tmp_path: Path) -> None:
     for name in ("before", "after"):
         shutil.copytree(V0, tmp_path / name)
-    neighbours = investigated(tmp_path / "before" / "open-0").neighbors
-    assert {partition.place.log_dir for partition in neighbours} == {str(tmp_path / "before")}
+    neighbors = investigated(tmp_path / "before" / "open-0").neighbors
+    assert {partition.place.log_dir for partition in neighbors} == {str(tmp_path / "before")}
 
 
-def test_other_log_directories_of_the_cluster_are_neighbours(tmp_path: Path) -> None:
+def test_other_log_directories_of_the_cluster_are_neighbors(tmp_path: Path) -> None:
     first, second = tmp_path / "data-1", tmp_path / "data-2"
     shutil.copytree(V0, first)
     second.mkdir()
     shutil.copy(first / "meta.properties", second)
     shutil.move(first / "__transaction_state-0", second)
     stranger = Path(shutil.copytree(SAMPLES / "transactions-v1" / "broker-1", tmp_path / "stranger"))
-    neighbours = investigated(first / "open-0").neighbors
-    assert str(second / "__transaction_state-0") in {partition.folder for partition in neighbours}
-    assert str(stranger) not in {partition.place.log_dir for partition in neighbours}
+    neighbors = investigated(first / "open-0").neighbors
+    assert str(second / "__transaction_state-0") in {partition.folder for partition in neighbors}
+    assert str(stranger) not in {partition.place.log_dir for partition in neighbors}

@@ -87,7 +87,7 @@ def test_findings_on_one_marker_agree_whether_an_operator_wrote_it() -> None:
 
 
 @pytest.mark.parametrize("scenario", ["forged-markers-v0", "forged-markers-v1", "forged-markers-v2"])
-def test_a_partition_alone_is_evaluated_with_the_settings_that_its_neighbours_show(scenario: str) -> None:
+def test_a_partition_alone_is_evaluated_with_the_settings_that_its_neighbors_show(scenario: str) -> None:
     """A transactional id of this broker has a timeout of an hour, which another coordinator's log would not show."""
     whole = an_hour_later(scenario)
     expected = audited(whole)

@@ -178,7 +178,7 @@ def test_a_share_group_shows_what_it_has_delivered() -> None:
     assert altered == ["nothing delivered yet"]
 
 
-def test_groups_of_components_are_recognised_and_say_what_happens_next(tmp_path: Path) -> None:
+def test_groups_of_components_are_recognized_and_say_what_happens_next(tmp_path: Path) -> None:
     row = groups_of(SAMPLES / "streams-group")["counting"]
     assert (row["component"], row["component_source"]) == ("Kafka Streams", "records")
     assert row["component_next"].startswith("its tasks read on at the committed offsets")

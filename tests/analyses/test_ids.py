@@ -25,10 +25,10 @@ DESCRIBED = {
     for path in sorted(SAMPLES.glob("*/truth.json"))
     if (described := json.loads(path.read_bytes()).get("transactions"))
 }
-# A broker before 4.0 keeps the start of the last transaction in memory when the id is initialised again; the record of
+# A broker before 4.0 keeps the start of the last transaction in memory when the id is initialized again; the record of
 # that has none, and neither has the broker after its next start.
 IN_MEMORY = {("transactions-v0", "epochs")}
-# Their logs are compacted, or a client initialised an id again to recover from an error of its own.
+# Their logs are compacted, or a client initialized an id again to recover from an error of its own.
 OTHER_INITS = {"coordinators-cleaned": set[str](), "legacy-2.7": {"legacy-gamma"}}
 
 
@@ -70,8 +70,8 @@ def test_the_life_of_each_id_has_the_transactions_of_the_list(sample: str) -> No
         assert (events[-1]["event"] in ("open", "deciding")) == (row["state"] in ("Ongoing", "PrepareCommit"))
 
 
-def _initialised(sample: str) -> Counter[str]:
-    """Return how often clients and administrators initialised each id, by the commands that they were given."""
+def _initialized(sample: str) -> Counter[str]:
+    """Return how often clients and administrators initialized each id, by the commands that they were given."""
     ids: dict[str, str] = {}
     count: Counter[str] = Counter()
     for command in json.loads((SAMPLES / sample / "pedigree.json").read_bytes())["commands"]:
@@ -87,11 +87,11 @@ def _initialised(sample: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("sample", [*DESCRIBED, "legacy-2.7", "rolling-restart"])
-def test_the_life_of_each_id_has_the_initialisations_of_its_clients(sample: str) -> None:
-    wanted = _initialised(sample)
+def test_the_life_of_each_id_has_the_initializations_of_its_clients(sample: str) -> None:
+    wanted = _initialized(sample)
     for name in _ids(sample):
         events = _lives(SAMPLES / sample, name)
-        times = sum(event["times"] for event in events if event["event"] == "initialised")
+        times = sum(event["times"] for event in events if event["event"] == "initialized")
         if sample not in OTHER_INITS:
             assert times == wanted[name], name
         elif name in OTHER_INITS[sample]:
@@ -120,7 +120,7 @@ def test_a_timeout_is_never_certain_and_a_fencing_before_the_timeout_is() -> Non
     slow, epochs = (_lives(SAMPLES / "transactions-v1", name) for name in ("slow", "epochs"))
     (timed_out,) = [event for event in slow if event["event"] == "timed-out"]
     assert not timed_out["exact"]
-    by = "by the coordinator, unless another producer initialised the id after the timeout"
+    by = "by the coordinator, unless another producer initialized the id after the timeout"
     assert timed_out["why"] == f"aborted 1.26 s after its start, its timeout is 1 s: {by}"
     (of_version_2,) = [event for event in _lives(SAMPLES / "transactions-v2", "slow") if event["event"] == "timed-out"]
     assert "unless its client aborted it or another producer" in of_version_2["why"]
@@ -145,11 +145,11 @@ def test_a_new_producer_id_is_a_rotation(tmp_path: Path) -> None:
     log = f"a Empty 1 32765 t 0; {ends}; a CompleteCommit 2 0 tv 2 prev 1 t 3; a Empty 2 32766 t 4"
     log += "; a Empty 3 0 prev 2 t 5"
     assert _events(tmp_path, log) == [
-        ("initialised", 1, 32765, 32765, None, 1),
+        ("initialized", 1, 32765, 32765, None, 1),
         ("transactions", 1, 32765, 32766, None, 1),
         ("rotated", 2, 0, 0, 1, 1),
-        ("initialised", 2, 32766, 32766, None, 1),
-        ("initialised", 3, 0, 0, 2, 1),
+        ("initialized", 2, 32766, 32766, None, 1),
+        ("initialized", 3, 0, 0, 2, 1),
     ]
     reasons = [event["why"] for event in _lives(tmp_path, "a")]
     assert reasons[2::2] == ["the epochs of producer 1 are used up", "the epochs of producer 2 are used up"]
@@ -159,10 +159,10 @@ def test_equal_events_in_a_row_are_one(tmp_path: Path) -> None:
     inits = "; ".join(f"a Empty 1 {epoch} t {epoch}" for epoch in range(5))
     done = "a Ongoing 1 4 {p-0} t 9; a PrepareCommit 1 4 {p-0} t 9; a CompleteCommit 1 4 t 9"
     assert _events(tmp_path, f"{inits}; {done}; {done}; a gone t 90000; a Empty 7 0 t 90001") == [
-        ("initialised", 1, 0, 4, None, 5),
+        ("initialized", 1, 0, 4, None, 5),
         ("transactions", 1, 4, 4, None, 2),
         ("expired", 1, 4, 4, None, 1),
-        ("initialised", 7, 0, 0, None, 1),
+        ("initialized", 7, 0, 0, None, 1),
     ]
     assert [event["why"] for event in _lives(tmp_path, "a")][2:] == [
         "no record for 1 min 29 s",
@@ -266,7 +266,7 @@ def test_a_long_list_is_cut_and_shows_open_transactions_first(tmp_path: Path) ->
     assert len(run("ids", "--as-of", AS_OF, "--quiet", "--all", tmp_path).lines) == 3 + 31
 
 
-def test_ids_of_components_are_recognised_and_say_what_happens_next(tmp_path: Path) -> None:
+def test_ids_of_components_are_recognized_and_say_what_happens_next(tmp_path: Path) -> None:
     """The workers of a Connect cluster may be in another partition than its task."""
     sink = "clicks-3-17 Empty 17 4 t 0; clicks-3-17 Ongoing 17 4 timeout 900000 {p-0} t 1"
     forge_coordinator(tmp_path, f"{sink}; shop-0_1 Empty 18 0 t 2; plain-1 Ongoing 19 0 {{p-1}} t 3")

@@ -51,7 +51,7 @@ INVALID = {
     "transaction.max.timeout.ms=2147483648": "is not an integer",
     "transaction.max.timeout.ms=": "'' is not an integer",
     "transaction.max.timeout.m=1": "did you mean transaction.max.timeout.ms?",
-    "colour=blue": "the settings that count are transaction.max.timeout.ms",
+    "color=blue": "the settings that count are transaction.max.timeout.ms",
     "cleanup.policy=burn": "'burn' is not a list of compact, delete",
     "=1": "write NAME=VALUE",
     "retention.ms": "write NAME=VALUE",

@@ -1,4 +1,4 @@
-"""What a terminal shows: the same commands at 80 and 120 columns, with and without colours, as files.
+"""What a terminal shows: the same commands at 80 and 120 columns, with and without colors, as files.
 
 ``KFORENSICS_UPDATE_SCREENS=1`` writes the files anew; the difference is for people to read.
 """
@@ -97,10 +97,10 @@ def _run(name: str, clusters: Path, monkeypatch: pytest.MonkeyPatch, width: int,
 def test_the_screen_is_the_recorded_one(name: str, clusters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sections = []
     for width in WIDTHS:
-        plain, coloured = (_shown(name, clusters, monkeypatch, width, color) for color in ("never", "always"))
+        plain, colored = (_shown(name, clusters, monkeypatch, width, color) for color in ("never", "always"))
         assert ESCAPE not in plain
-        assert SGR.sub("", coloured) == plain
-        sections.append(f"==== {width} columns\n{plain}==== {width} columns, in colour\n{coloured}")
+        assert SGR.sub("", colored) == plain
+        sections.append(f"==== {width} columns\n{plain}==== {width} columns, in color\n{colored}")
     screen, file = "".join(sections).replace("\x1b", "␛"), SCREENS / f"{name}.txt"
     if os.environ.get("KFORENSICS_UPDATE_SCREENS"):
         file.write_text(screen, encoding="utf-8")
@@ -233,7 +233,7 @@ def test_on_spark_the_command_runs_on_spark() -> None:
     assert _on_spark(_on_spark(given)) == _on_spark(given)
 
 
-def test_no_color_and_pipes_have_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_and_pipes_have_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert ESCAPE not in run(*CASES["lso"]).text
     monkeypatch.setenv("NO_COLOR", "1")

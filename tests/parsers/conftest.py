@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.parsers.decoders import OPTIMISED, REFERENCE, Decoder
+from tests.parsers.decoders import OPTIMIZED, REFERENCE, Decoder
 
 
-@pytest.fixture(params=[OPTIMISED, REFERENCE], ids=lambda decoder: decoder.name)
+@pytest.fixture(params=[OPTIMIZED, REFERENCE], ids=lambda decoder: decoder.name)
 def decode(request: pytest.FixtureRequest) -> Decoder:
     """Return each decoder in turn."""
     decoder: Decoder = request.param

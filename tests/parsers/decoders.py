@@ -1,4 +1,4 @@
-"""The optimised and the reference decoder of format 2 with one interface, and a check which of them ran."""
+"""The optimized and the reference decoder of format 2 with one interface, and a check which of them ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Decoder:
     """A decoder of format 2.
 
     Attributes:
-        name: ``optimised`` or ``reference``.
+        name: ``optimized`` or ``reference``.
         header: decodes the header from the bytes of a batch and its position.
         records: decodes the records from header and payload; a failure comes last.
     """
@@ -43,10 +43,10 @@ class Decoder:
 def check_ran(name: str, rows: Iterator[Record | Failure]) -> None:
     """Fail unless the rows come from the code of the decoder with this name."""
     code = rows.gi_code  # type: ignore[attr-defined]  # both decoders are generators
-    assert Path(code.co_filename).stem == {"optimised": "records", "reference": "construct_decoder"}[name]
+    assert Path(code.co_filename).stem == {"optimized": "records", "reference": "construct_decoder"}[name]
 
 
-OPTIMISED = Decoder("optimised", batch_header, decode_records)
+OPTIMIZED = Decoder("optimized", batch_header, decode_records)
 REFERENCE = Decoder("reference", reference_header, reference_records)
 
 
@@ -59,6 +59,6 @@ def split(rows: Rows) -> tuple[list[Record], str | None]:
 
 def same(head: Batch, payload: Payload) -> tuple[list[Record], str | None]:
     """Return the records of a payload, after checking that both decoders agree."""
-    records = split(OPTIMISED.payload_rows(head, payload))
+    records = split(OPTIMIZED.payload_rows(head, payload))
     assert records == split(REFERENCE.payload_rows(head, payload))
     return records

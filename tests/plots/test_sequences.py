@@ -69,7 +69,7 @@ def test_steps_between_runs(batches: str, steps: list[tuple[str, int, int]], tmp
 
 @pytest.mark.slow
 def test_a_million_batches_are_few_marks_with_all_gaps() -> None:
-    """Neighbouring batches have different producers, so that each would be a line."""
+    """Neighboring batches have different producers, so that each would be a line."""
     count, producers = 1_000_000, 10_000
     at = np.arange(count, dtype="i8")
     sequence = at // producers * 3

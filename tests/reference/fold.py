@@ -4,7 +4,7 @@ Rule: ``org.apache.kafka.storage.internals.log.ProducerStateManager`` and ``Prod
 them when it loads its own log: every batch is accepted. An epoch that regresses or a sequence that jumps is not
 rejected but reported as an anomaly.
 
-It is simple on purpose. The optimised replay of the package is tested against it.
+It is simple on purpose. The optimized replay of the package is tested against it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.replay.boundary import EMPTY, Boundary, BoundaryKind
-from tests.reference.neighbours import Past, PreviousEvent, anomalies_of_data, anomalies_of_marker, past_of
+from tests.reference.neighbors import Past, PreviousEvent, anomalies_of_data, anomalies_of_marker, past_of
 from tests.reference.replay_values import (
     NONE,
     AbortedTransaction,

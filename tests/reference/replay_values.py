@@ -69,7 +69,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True)
 class RecentBatch:
-    """One of the batches by which a broker recognises a retry.
+    """One of the batches by which a broker recognizes a retry.
 
     Attributes:
         last_sequence: sequence of the last record.

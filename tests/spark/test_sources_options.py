@@ -71,7 +71,7 @@ def test_every_option_is_taken() -> None:
         ({"path": ""}, "name what to read"),
         ({"path": None, "paths": "[1]"}, "name what to read"),
         ({"colums": "offset"}, "there is no option 'colums'; choose of table, path"),
-        ({"columns": "offset,colour"}, "the table records has no column 'colour'; choose of broker_id"),
+        ({"columns": "offset,color"}, "the table records has no column 'color'; choose of broker_id"),
         ({"columns": "offset,offset"}, "a column is named twice: offset, offset"),
         (
             {"start_offset": "6", "end_offset": "5"},

@@ -65,21 +65,21 @@ class IdNaming(IntEnum):
 
 
 OF_THREAD = (
-    "the thread initialises the id when it starts with the same state directory, which aborts it; "
+    "the thread initializes the id when it starts with the same state directory, which aborts it; "
     "its input is read again from the committed offsets of the group of the application"
 )
 OF_TASK = (
-    "the next owner of the task initialises the id, which aborts it; "
+    "the next owner of the task initializes the id, which aborts it; "
     "its input is read again from the committed offsets of the group of the application"
 )
-OF_WORKERS = "the next leader of the workers initialises the id, which aborts it"
+OF_WORKERS = "the next leader of the workers initializes the id, which aborts it"
 OF_SOURCE = (
-    "the task, or the leader before it starts the tasks again, initialises the id, which aborts it; "
+    "the task, or the leader before it starts the tasks again, initializes the id, which aborts it; "
     "the task goes on after the source offsets of its last committed transaction"
 )
 OF_SUBTASK = (
     "a restored job commits it with this producer id and epoch if the checkpoint contains them, "
-    "and otherwise aborts it by initialising the id"
+    "and otherwise aborts it by initializing the id"
 )
 # What happens to an open transaction next, by naming.
 NEXT_STEPS = (OF_THREAD, OF_TASK, OF_WORKERS, OF_SOURCE, OF_WORKERS, OF_SOURCE, OF_SUBTASK)

@@ -219,7 +219,7 @@ controller_epoch int32 its epoch
 """)
 OF_AN_ID = parse_columns("""
 transactional_id string transactional id
-event string initialised, transactions, fenced, timed-out, rotated, expired, open, deciding or unreadable
+event string initialized, transactions, fenced, timed-out, rotated, expired, open, deciding or unreadable
 times int64 how often it happened in a row
 first_timestamp int64 when it began, in ms: for transactions the start of the first one; null if unknown
 last_timestamp int64 when it ended, in ms; null if unknown

@@ -84,7 +84,7 @@ def test_legacy_formats_are_shown(magic: int) -> None:
     assert_harmless(wrapper._repr_html_())
 
 
-def test_hex_has_the_colour_of_its_field() -> None:
+def test_hex_has_the_color_of_its_field() -> None:
     view = kforensics.open(CLASSIC).batches[0]
     html = assert_harmless(view._repr_html_())
     spans = [value for element, name, value in html.attributes if (element, name) == ("span", "style")]

@@ -97,7 +97,7 @@ def test_consecutive_pairs_are_one_run_unless_the_producer_changes() -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
-def test_repeated_hashes_are_recognised_across_parts(parts: int) -> None:
+def test_repeated_hashes_are_recognized_across_parts(parts: int) -> None:
     hashes = np.array([5, 1, 5, 2, 2, 3, 2, 1, 9], "u8")
     repeated = {int(value) for part in repeated_hashes(np.array_split(hashes, parts)) for value in part}
     assert repeated == {1, 2, 5}

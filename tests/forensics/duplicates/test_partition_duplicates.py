@@ -46,7 +46,7 @@ def sequence_runs(
     ]
 
 
-def test_a_retry_that_the_broker_should_have_recognised(tmp_path: Path) -> None:
+def test_a_retry_that_the_broker_should_have_recognized(tmp_path: Path) -> None:
     log = "D 1 0 0-4 @0-4 N; D 2 0 0-1 @5-6 N; D 1 0 0-4 @7-11 N"
     records = {0: contents(0, 5), 7: contents(0, 5)}
     assert sequence_runs(tmp_path, log, records=records) == [

@@ -1,4 +1,4 @@
-"""Key summaries compared with what live consumers received, serialised, and joined in shares."""
+"""Key summaries compared with what live consumers received, serialized, and joined in shares."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_internal_topics_are_left_out(topic: str | None, expected: bool) -> None
     assert has_keys(Place(1, "/d", topic, 0)) is expected
 
 
-def test_serialised_summaries_give_the_same_result_in_many_shares(
+def test_serialized_summaries_give_the_same_result_in_many_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = [*at_home(KEYS, 2, producer=1), *at_home(KEYS, 4, at=100), *at_home(KEYS[:9], 3, at=300, producer=2)]

@@ -1,4 +1,4 @@
-"""Replays logs that are cut into chunks, summarised and merged at random."""
+"""Replays logs that are cut into chunks, summarized and merged at random."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_batch_without_sequence_is_a_certain_anomaly() -> None:
     assert rows.anomalies["kind"].tolist() == [Anomaly.SEQ_MISSING]
 
 
-def test_a_retry_is_recognised_by_a_batch_five_batches_and_five_chunks_before_it() -> None:
+def test_a_retry_is_recognized_by_a_batch_five_batches_and_five_chunks_before_it() -> None:
     dice = Random(2)  # noqa: S311  # not for cryptography
     data = [f"D 9 0 {n}-{n} @{n}-{n} N" for n in range(5)]
     for sequence in (0, 1):

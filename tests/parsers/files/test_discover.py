@@ -147,7 +147,7 @@ def test_a_folder_that_may_not_be_listed() -> None:
     assert "permission denied" in row.why
 
 
-def test_damaged_neighbours(broker: Path) -> None:
+def test_damaged_neighbors(broker: Path) -> None:
     """Garbage in the metadata files leaves broker and topic id unknown."""
     (broker / "meta.properties").write_bytes(b"node.id=x\xff")
     (broker / "my-topic-3" / "partition.metadata").write_bytes(b"\xff")

@@ -32,7 +32,7 @@ from kforensics.parsers.kernels.library import load_kernels
 assert load_kernels(print) is not None
 maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "r-xp" in line]
 print([Path(name).name for name in maps if "/kernels-" in name], sorted({"numba", "llvmlite"} & sys.modules.keys()))
-from tests.kafka_dump.test_optimised_text import DATA, LOGS, dumped, forced_kernels
+from tests.kafka_dump.test_optimized_text import DATA, LOGS, dumped, forced_kernels
 for path in LOGS[::23]:
     dump, _ = dumped(path.read_bytes(), DATA, forced_kernels, str(path))
     print(path.name, dump)

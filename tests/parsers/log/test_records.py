@@ -21,7 +21,7 @@ from kforensics.parsers.log.batch_headers import batch_header
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.records import Payload, open_payload
 from tests.parsers.builders import CODECS, GZIP, NONE, NOW, batch, batch_of, compressed, record, varint
-from tests.parsers.decoders import OPTIMISED, Decoder, check_ran, same, split
+from tests.parsers.decoders import OPTIMIZED, Decoder, check_ran, same, split
 
 # Section 2.9 of the format notes: 129 bytes, six records.
 WORKED = bytes.fromhex("""
@@ -51,8 +51,8 @@ def test_the_worked_batch(decode: Decoder) -> None:
 
 
 def test_the_check_of_the_decoder_can_fail() -> None:
-    rows = OPTIMISED.records(*_opened(WORKED))
-    check_ran("optimised", rows)
+    rows = OPTIMIZED.records(*_opened(WORKED))
+    check_ran("optimized", rows)
     with pytest.raises(AssertionError):
         check_ran("reference", rows)
 
@@ -179,7 +179,7 @@ def test_an_invalid_record_has_its_reason(decode: Decoder, name: str) -> None:
 @pytest.mark.parametrize("name", FAILURES)
 def test_an_invalid_record_has_kafkas_message(name: str) -> None:
     payload, count, reason, exception, message = FAILURES[name]
-    last = OPTIMISED.rows(batch_of(payload, count=count))[-1]
+    last = OPTIMIZED.rows(batch_of(payload, count=count))[-1]
     assert isinstance(last, Failure)
     assert (last.reason, last.exception, last.message) == (reason, exception, message)
 
@@ -203,7 +203,7 @@ def test_an_invalid_record_of_a_compressed_batch_has_kafkas_message(name: str) -
     payload, message = COMPRESSED_FAILURES[name]
     data = batch_of(compressed(GZIP, payload), attributes=GZIP, count=1)
     same(*_opened(data))
-    last = OPTIMISED.rows(data)[-1]
+    last = OPTIMIZED.rows(data)[-1]
     assert isinstance(last, Failure)
     assert last.message == message
 
@@ -226,7 +226,7 @@ def test_records_before_damaged_compressed_bytes_are_returned(decode: Decoder, c
 
 def test_strict_omits_the_record_on_which_kafka_fails() -> None:
     head, payload = _opened(batch(record(0), record(1), record(2), count=2))
-    assert len(split(list(OPTIMISED.records(head, payload)))[0]) == 2
+    assert len(split(list(OPTIMIZED.records(head, payload)))[0]) == 2
     strict = list(_strict(head, payload))
     assert len(split(strict)[0]) == 1
 
@@ -321,7 +321,7 @@ def _opened(data: bytes) -> tuple[Batch, Payload]:
 
 
 def _strict(head: Batch, payload: Payload) -> Iterator[Record | Failure]:
-    records: Callable[..., Iterator[Record | Failure]] = OPTIMISED.records
+    records: Callable[..., Iterator[Record | Failure]] = OPTIMIZED.records
     return records(head, payload, strict=True)
 
 

@@ -138,7 +138,7 @@ def test_an_early_access_value_is_not_taken_for_a_newer_one_with_an_unknown_tag(
     assert decoded.value == {"error": 1, "topicPartitions": [], "metadataVersion": -32768, "metadataBytes": b""}
 
 
-def test_the_kraft_preview_is_recognised_by_its_frame_version() -> None:
+def test_the_kraft_preview_is_recognized_by_its_frame_version() -> None:
     body = encode(metadata.TOPIC_RECORD, 0, {"name": "t", "topicId": "A" * 22}, "2.8")
     decoded = decode_record("__cluster_metadata", None, b"\0\2\0" + body)
     assert decoded.value == {"name": "t", "topicId": "A" * 22}

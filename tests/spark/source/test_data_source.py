@@ -152,7 +152,7 @@ def test_types_are_the_narrow_ones(load: Load) -> None:
     ("options", "sentence"),
     [
         ({"table": "cards"}, "there is no table 'cards'; choose one of files, batches"),
-        ({"table": "records", "columns": "offset,colour"}, "the table records has no column 'colour'"),
+        ({"table": "records", "columns": "offset,color"}, "the table records has no column 'color'"),
         ({"table": "records", "start_offset": "first"}, "the option start_offset takes a whole number, not 'first'"),
         ({"table": "checkpoints", "producer_id": "1"}, "leave them out for checkpoints"),
         ({"table": "records", "topics": "orders"}, "there is no option 'topics'"),

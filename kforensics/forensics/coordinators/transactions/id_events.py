@@ -34,7 +34,7 @@ from kforensics.parsers.messages.message_columns import texts_of
 __all__ = ["IdEvent", "IdEventKind", "IdEvents", "TransactionalIdHistory"]
 
 LEFT = "first record that is left"
-NOT_SHOWN = "version 2 does not show who aborted: its client, or another producer that initialised the id"
+NOT_SHOWN = "version 2 does not show who aborted: its client, or another producer that initialized the id"
 NO_FIRST = "no coordinator writes this as the first record of an id"
 ODD_STEPS = {
     StateStep.FLIPPED: "the outcome was decided again",
@@ -46,7 +46,7 @@ ODD_STEPS = {
 class IdEventKind(StrEnum):
     """What happened to a transactional id."""
 
-    INITIALISED = "initialised"
+    INITIALIZED = "initialized"
     TRANSACTIONS = "transactions"
     FENCED = "fenced"
     TIMED_OUT = "timed-out"
@@ -196,7 +196,7 @@ class IdEvents:
             self._append(self._expired(record, is_exact=is_exact))
         elif record.status == State.EMPTY:
             why = odd or _why_initialized(before, record, is_exact=is_exact)
-            self._append(self._event(IdEventKind.INITIALISED, record, is_exact=is_exact, why=why))
+            self._append(self._event(IdEventKind.INITIALIZED, record, is_exact=is_exact, why=why))
         elif record.status in (State.PREPARE_COMMIT, State.PREPARE_ABORT, State.ONGOING):
             self._begin(record, step)
         elif record.status in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
@@ -252,7 +252,7 @@ class IdEvents:
         before, first = self._before, record.time if first_time == NO_TIME else first_time
         producer_id, epoch = record.producer_id, record.producer_epoch
         event = IdEvent(kind, record, first, record.time, producer_id, epoch, epoch, is_exact, why)
-        if kind == IdEventKind.INITIALISED and before is not None and not before.is_tombstone:
+        if kind == IdEventKind.INITIALIZED and before is not None and not before.is_tombstone:
             event.previous_producer_id = NONE if before.producer_id == producer_id else before.producer_id
         return event
 
@@ -335,10 +335,10 @@ def _cause_of_abort(before: _Record, record: _Record) -> tuple[IdEventKind, bool
     if elapsed > before.timeout_ms:
         other = "" if of_coordinator else "its client aborted it or "
         timeout = format_duration(before.timeout_ms)
-        by = f"by the coordinator, unless {other}another producer initialised the id after the timeout"
+        by = f"by the coordinator, unless {other}another producer initialized the id after the timeout"
         why = f"{lasted}, its timeout is {timeout}: {by}"
         return IdEventKind.TIMED_OUT, False, why
     if of_coordinator:
-        why = f"{lasted}, before its timeout: the id was initialised again, by a new producer or fenceProducers"
+        why = f"{lasted}, before its timeout: the id was initialized again, by a new producer or fenceProducers"
         return IdEventKind.FENCED, True, why
     return IdEventKind.TRANSACTIONS, True, NOT_SHOWN if is_new else None

@@ -67,7 +67,7 @@ def test_samples_have_only_what_is_known(partition: Partition) -> None:
     "field", [{"producer_epoch": 9}, {"producer_id": 1025}, {"base_timestamp": 0, "max_timestamp": 0}], ids=str
 )
 def test_a_marker_whose_checksum_fails_is_damaged_and_nothing_else(field: dict[str, int], tmp_path: Path) -> None:
-    """Its neighbours are not unusual either: what differs is what the damaged one says."""
+    """Its neighbors are not unusual either: what differs is what the damaged one says."""
     folder = forge(tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; D 1 0 1-1 @2-2 T; M 1 0 C 3 @3; M 1 0 C 3 @4")
     patch(file_of(folder), 3, fix_crc=False, **field)
     found = list(markers.findings(state_under(tmp_path)))

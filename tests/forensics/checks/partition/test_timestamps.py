@@ -109,7 +109,7 @@ def _copy_at(folder: Path, time_ms: int) -> None:
 @pytest.mark.parametrize(
     ("factor", "unit"), [(1_000, "microseconds"), (1_000_000, "nanoseconds"), (50, "ruled out, not a plausible time")]
 )
-def test_wrong_units_are_recognised(tmp_path: Path, factor: int, unit: str) -> None:
+def test_wrong_units_are_recognized(tmp_path: Path, factor: int, unit: str) -> None:
     forge(tmp_path, f"plain @0; plain @1 ts {NOW * factor}")
     assert unit in _the_one(found_in(tmp_path, CHECK_MODULES)).benign[0]
 

@@ -80,7 +80,7 @@ def by_reference(data: bytes) -> tuple[Rows, Reasons]:
 
 
 def by_columns(data: bytes) -> tuple[Rows, Reasons, int]:
-    """Return records and damage from the optimised decoder, and how many of the records are from kernels."""
+    """Return records and damage from the optimized decoder, and how many of the records are from kernels."""
     file, kernels = FoundFile("0.log", "log", len(data)), load_kernels()
     assert kernels, "the kernels cannot be compiled here"
     damage, rows, made = list[Damage](), Rows(), 0
