@@ -54,7 +54,8 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
 
     Offsets are missing after them, and the last of them or a later segment lacks an index while others have both: a
     broker deletes in the order of the log, and the files may be copied in another. Or the checkpoint of the log start
-    offset is beyond them and what is missing. Only a log directory with checkpoints is that of a broker; of another
+    offset is beyond them and what is missing. Or there is an index of what is missing, but up to there none of the
+    snapshots that a broker deletes with segments. Only a log directory with checkpoints is that of a broker; of another
     folder, the indexes may not have been copied.
 
     Args:
@@ -67,8 +68,25 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
     renamed = next(incomplete, 0) if any(has_both) else 0
     starts = (number for number, each in enumerate(segments[1:]) if (each.base_offset or 0) > (log_start_offset or 0))
     count = max(renamed, next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
-    after_gap = (number for number in range(count, 0, -1) if _follows_gap(partition, number))
+    numbers = (_first_with_snapshot(partition), *range(count, 0, -1)) if partition.log_dir.checkpoints else ()
+    after_gap = (number for number in numbers if number and _follows_gap(partition, number))
     return _without(partition, segments[: next(after_gap, 0)])
+
+
+def _first_with_snapshot(partition: Partition) -> int:
+    """Return the number of the segment from which on all have a snapshot, if those before it may have been deleted.
+
+    From 2.8 on, the release of topic ids, a broker keeps the snapshot of each segment that it rolls, and deletes it
+    with the segment. Rule: ``ProducerStateManager.removeAndMarkSnapshotForDeletion``.
+    The result is 0 if the snapshots or indexes do not show a deletion.
+    """
+    bases = [segment.base_offset or 0 for segment in partition.segments]
+    first = max((number for number, base in enumerate(bases, 1) if base not in partition.snapshots), default=0)
+    if partition.topic_id is None or first in (0, len(bases)) or not bases[first - 1]:
+        return 0
+    missing = range(bases[first - 1] + 1, bases[first])
+    has_index = any(base in missing for base in (*partition.indexes, *partition.time_indexes))
+    return first if has_index and not any(offset in missing for offset in partition.snapshots) else 0
 
 
 def _follows_gap(partition: Partition, number: int) -> bool:

@@ -261,6 +261,36 @@ def test_segments_before_one_whose_index_was_renamed_during_the_copy_are_not_rea
 
 
 @pytest.mark.parametrize(
+    ("lost", "topic_id", "clean_shutdown", "severity"),
+    [
+        ((10, 15), True, False, "warning"),
+        ((10,), True, False, "critical"),
+        ((10, 15, 20), True, False, "critical"),
+        ((10, 15), False, False, "critical"),
+        ((10, 15), True, True, "critical"),
+        ((10, 15), None, False, "critical"),
+    ],
+    ids=["of both", "not of the missing one", "of one more", "before 2.8", "stopped", "without indexes"],
+)
+def test_segments_whose_snapshots_are_deleted_up_to_a_gap_are_not_read(
+    tmp_path: Path, lost: tuple[int, ...], severity: str, *, topic_id: bool | None, clean_shutdown: bool
+) -> None:
+    """A broker of 3.9.1 deleted two segments: a copy had all files of the first but its snapshot, and two indexes."""
+    log = {base: f"plain @{base}-{base + 4}" for base in range(10, 30, 5)}
+    snapshots = {base: None if base in lost else [] for base in log}
+    folder = forge(tmp_path, log, clean_shutdown=clean_shutdown, snapshots=snapshots)
+    file_of(folder, 15).unlink()
+    if topic_id is None:
+        file_of(folder, 15, "index").unlink()
+        file_of(folder, 15, "timeindex").unlink()
+    elif not topic_id:
+        (folder / "partition.metadata").unlink()
+    assert severities(folder)["segment-missing"] == severity
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == (20 if severity == "warning" else 10)
+
+
+@pytest.mark.parametrize(
     ("log_start", "clean_shutdown", "missing", "first_offset"),
     [
         (10, False, "warning", 10),
