@@ -176,8 +176,8 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
-    cause = _cause(cluster, markers, row)
-    is_gone = opened is None and DELETED_AT in cause.evidence
+    cause = _cause(cluster, markers, row, is_open=opened is not None)
+    is_gone = DELETED_AT in cause.evidence
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
@@ -219,7 +219,7 @@ class _Cause(NamedTuple):
     deletion: str = "not visible here"
 
 
-def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
+def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> _Cause:
     """Return why a marker is missing.
 
     A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
@@ -229,7 +229,7 @@ def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row) -> _Cause:
     producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     completed = f"{State(row['status'])} at {format_time(row['completed'])}"
     begun = row["decided"] if row["start"] == NO_TIME else row["start"]
-    if (deleted := cluster.deleted_since(markers, begun)) is not None:
+    if not is_open and (deleted := cluster.deleted_since(markers, begun)) is not None:
         return _Cause(
             f"The topic {markers.name[0]} was deleted at {format_time(deleted)}, after {transaction} had begun "
             f"({producer}, {completed}): its marker is not in the log that was created since.",
