@@ -248,12 +248,11 @@ def _payload_styles(request: DumpRequest) -> PayloadStyles | None:
         BytesFormat.JSON in formats and not request.redact
     ):
         return None
-    from kforensics.parsers.kernels.templates import AS_REDACTED, PayloadStyles, redaction_memory
-    from kforensics.render.payloads import REDACTED
-    from kforensics.render.row_lines import PAYLOAD_FORMATS
+    from kforensics.parsers.kernels.templates import AS_REDACTED, PayloadStyles
+    from kforensics.render.payloads import PAYLOAD_FORMATS
 
     if request.redact:
-        return PayloadStyles(AS_REDACTED, AS_REDACTED, redaction_memory(request.redact.key, REDACTED.encode()))
+        return PayloadStyles(AS_REDACTED, AS_REDACTED, request.redact.memory)
     key, value = (PAYLOAD_FORMATS[bytes_format] for bytes_format in formats)
     return PayloadStyles(key, value)
 

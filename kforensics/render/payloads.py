@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
+from kforensics.parsers.kernels.templates import (
+    AS_BASE64,
+    AS_HEX,
+    AS_INT,
+    AS_LONG,
+    AS_REDACTED,
+    AS_UTF8,
+    redaction_memory,
+)
 from kforensics.parsers.tables.arrow import as_text, byte_strings
 from kforensics.parsers.tables.schemas import Column, Table
 from kforensics.render.formats import BytesFormat
@@ -36,6 +47,11 @@ class Redactor:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
+
+    @cached_property
+    def memory(self) -> ctypes.Array[ctypes.c_char]:
+        """The memory with which kernels do the same."""
+        return redaction_memory(self.key, REDACTED.encode())
 
     def __call__(self, data: bytes | None) -> bytes | None:
         """Return the hash as ASCII text, None for None."""
@@ -89,6 +105,17 @@ CONVERSIONS: dict[BytesFormat, Conversion] = {
 }
 
 
+# The formats by what kernels call them; JSON is none of theirs.
+PAYLOAD_FORMATS = {
+    BytesFormat.UTF8: AS_UTF8,
+    BytesFormat.HEX: AS_HEX,
+    BytesFormat.BASE64: AS_BASE64,
+    BytesFormat.INT: AS_INT,
+    BytesFormat.LONG: AS_LONG,
+}
+FORMATS_OF_KERNELS = {CONVERSIONS[name]: number for name, number in PAYLOAD_FORMATS.items()}
+
+
 def text_converter(bytes_format: BytesFormat, redact: Redactor | None = None) -> Callable[[bytes], str]:
     """Return a function that converts a key or value to text.
 
@@ -135,22 +162,28 @@ class RowConverter:
 
         columns = batch.columns
         for index, convert in self.conversions:
-            column, wanted = columns[index], self.table.columns[index]
+            column = columns[index]
             columns[index] = (
-                _converted_headers(column, convert) if wanted.type == "headers" else _converted(column, convert)
+                _converted_headers(column, convert) if isinstance(convert, _Headers) else _converted(column, convert)
             )
         names = batch.schema.names
         return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _converted_headers(column: pa.Array, convert: Conversion) -> pa.Array:
-    if not len(column.values):
-        return column
+def _converted_headers(column: pa.Array, convert: _Headers) -> pa.Array:
+    """Return a column of headers with their values converted; it is not part of a larger one."""
     import pyarrow as pa  # needed for Arrow formats only
 
-    # Kernels leave batches with header keys that are not ASCII to pure Python.
-    rows = ([(header["key"].encode(), header["value"]) for header in headers] for headers in column.to_pylist())
-    return pa.array(map(convert, rows), column.type)
+    headers = column.values
+    if not len(headers):
+        return column
+    values = headers.field("value")
+    for conversion in convert.conversions:
+        values = _converted(values, conversion)
+    values = pa.Array.from_buffers(pa.binary(), len(values), values.buffers(), offset=values.offset)
+    fields = [headers.type.field(index) for index in range(headers.type.num_fields)]
+    converted = pa.StructArray.from_arrays([headers.field("key"), values], fields=fields)
+    return pa.ListArray.from_arrays(column.offsets, converted, type=column.type)
 
 
 def _converted(column: pa.Array, convert: Conversion) -> pa.Array:
@@ -160,10 +193,26 @@ def _converted(column: pa.Array, convert: Conversion) -> pa.Array:
     if convert is CONVERSIONS[BytesFormat.UTF8]:
         with suppress(pa.ArrowInvalid):  # bytes that are no text are replaced below
             return column.cast(pa.string())
+    kind = pa.binary() if isinstance(convert, Redactor) else pa.string()
+    if (texts := _by_kernel(column, kind, convert)) is not None:
+        return texts
     values = [None if value is None else convert(value) for value in column.to_pylist()]
-    if isinstance(convert, Redactor):
-        return byte_strings(values, pa.binary())
-    return byte_strings([None if value is None else as_text(value).encode() for value in values], pa.string())
+    if kind == pa.binary():
+        return byte_strings(values, kind)
+    return byte_strings([None if value is None else as_text(value).encode() for value in values], kind)
+
+
+def _by_kernel(column: pa.Array, kind: pa.DataType, convert: Conversion) -> pa.Array | None:
+    """Return a column of payloads converted by a kernel, None if there is none for it."""
+    from kforensics.parsers.columns.payload_columns import payload_texts  # needed for Arrow formats only
+    from kforensics.parsers.kernels.library import load_kernels
+
+    redactor = convert if isinstance(convert, Redactor) else None
+    payload_format = AS_REDACTED if redactor else FORMATS_OF_KERNELS.get(convert)
+    kernels = load_kernels(compile_missing=False)
+    if payload_format is None or kernels is None:
+        return None
+    return payload_texts(column, kind, kernels, payload_format, redactor.memory if redactor else None)
 
 
 def row_converter(
@@ -200,18 +249,30 @@ def row_converter(
     return RowConverter(Table(table.name, table.row, tuple(columns)), tuple(conversions))
 
 
-def _headers(bytes_format: BytesFormat | None, redact: Redactor | None) -> Conversion:
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """Converts the headers of a record.
+
+    Attributes:
+        conversions: what is done with each value, one after the other.
+    """
+
+    conversions: tuple[Conversion, ...]
+
+    def __call__(self, headers: Sequence[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
+        """Return the headers with their values converted; nulls stay null."""
+        return [{"key": key.decode("utf-8", "replace"), "value": self._value(data)} for key, data in headers]
+
+    def _value(self, data: bytes | None) -> Any:
+        value: Any = data
+        for convert in self.conversions if data is not None else ():
+            value = convert(value)
+        return value
+
+
+def _headers(bytes_format: BytesFormat | None, redact: Redactor | None) -> _Headers:
     # Integers and JSON are formats of the topic's values; header values are shown as text instead.
     keep_format = bytes_format in (None, BytesFormat.HEX, BytesFormat.BASE64)
     header_format = bytes_format if keep_format else BytesFormat.UTF8
-
-    def convert(headers: Sequence[tuple[bytes, bytes | None]]) -> list[dict[str, Any]]:
-        converted = []
-        for key, data in headers:
-            value: Any = redact(data) if redact else data
-            if header_format and value is not None:
-                value = CONVERSIONS[header_format](value)
-            converted.append({"key": key.decode("utf-8", "replace"), "value": value})
-        return converted
-
-    return convert
+    formatting = () if header_format is None else (CONVERSIONS[header_format],)
+    return _Headers((*((redact,) if redact else ()), *formatting))

@@ -20,12 +20,7 @@ from kforensics.parsers.kernels.library import Kernels, Request
 from kforensics.parsers.kernels.policy import KernelLoader
 from kforensics.parsers.kernels.request import SLOT, TIMESTAMP_TYPES
 from kforensics.parsers.kernels.templates import (
-    AS_BASE64,
-    AS_HEX,
-    AS_INT,
-    AS_LONG,
     AS_REDACTED,
-    AS_UTF8,
     IN_CSV,
     IN_JSON,
     WORK_SIZE,
@@ -35,25 +30,17 @@ from kforensics.parsers.kernels.templates import (
     Put,
     Template,
     payload_style,
-    redaction_memory,
 )
 from kforensics.parsers.log.batches import LogWalk
 from kforensics.parsers.log.log_rows import batch_row
 from kforensics.parsers.log.selection import Selection, is_cut_at_stop
 from kforensics.parsers.tables.file_rows import ReadOptions, RowLimit, place_of, record_rows
 from kforensics.render.formats import BytesFormat, Format, LineStyle, time_names
-from kforensics.render.payloads import REDACTED
+from kforensics.render.payloads import PAYLOAD_FORMATS
 from kforensics.render.writers import csv_field, json_text
 
 # Room for the rows of a part of a large batch; pages that are never touched cost nothing.
 TEXT_SIZE = 1 << 25
-PAYLOAD_FORMATS = {
-    BytesFormat.UTF8: AS_UTF8,
-    BytesFormat.HEX: AS_HEX,
-    BytesFormat.BASE64: AS_BASE64,
-    BytesFormat.INT: AS_INT,
-    BytesFormat.LONG: AS_LONG,
-}
 # Formats that header values have, too; in place of the others they are text.
 HEADER_FORMATS = (BytesFormat.UTF8, BytesFormat.HEX, BytesFormat.BASE64)
 # Columns whose numbers are labels, by the field of the kernel; and those of other names there.
@@ -180,7 +167,7 @@ class RowTask:
     """
 
     def __init__(self, file: FoundFile, style: LineStyle, *, records: bool) -> None:
-        self._redaction = redaction_memory(style.redact.key, REDACTED.encode()) if style.redact else None
+        self._redaction = style.redact.memory if style.redact else None
         constants = {**place_of(file)._asdict(), "path": file.path}
         lines = _Lines(style)
         labels = lines.labels()

@@ -33,9 +33,13 @@ from kforensics.parsers.kernels.column_kernels import batch_columns, record_colu
 from kforensics.parsers.kernels.hash_kernel import record_hashes
 from kforensics.parsers.kernels.library import PREFIX
 from kforensics.parsers.kernels.line_kernel import lines
+from kforensics.parsers.kernels.payload_kernel import payload_texts
 from kforensics.parsers.kernels.target import CRC_INSTRUCTION, TARGETS, Target, this_processor
 
-ENTRY_POINTS = (whole_batches, batch_headers, whole_records, lines, batch_columns, record_columns, record_hashes)
+ENTRY_POINTS = (
+    *(whole_batches, batch_headers, whole_records),
+    *(lines, batch_columns, record_columns, record_hashes, payload_texts),
+)
 # Functions of the C library, which every process has.
 LIBRARY_FUNCTIONS = {"memcpy", "memmove", "memset"}
 

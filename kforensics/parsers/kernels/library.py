@@ -82,6 +82,7 @@ class Kernels:
         batch_columns: writes columns of batches, see ``column_kernels``.
         record_columns: writes columns of records, see ``column_kernels``.
         record_hashes: hashes the contents of records, see ``hash_kernel``.
+        payload_texts: writes keys and values as text, see ``payload_kernel``.
     """
 
     def __init__(self, entry_point: Callable[[str], Kernel]) -> None:
@@ -92,6 +93,7 @@ class Kernels:
         self.batch_columns = entry_point(f"{PREFIX}batch_columns")
         self.record_columns = entry_point(f"{PREFIX}record_columns")
         self.record_hashes = entry_point(f"{PREFIX}record_hashes")
+        self.payload_texts = entry_point(f"{PREFIX}payload_texts")
 
     def poll(self) -> Kernels:
         """Return the kernels, which are loaded already."""

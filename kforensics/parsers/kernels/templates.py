@@ -9,8 +9,9 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
+from typing import NamedTuple
 
-from kforensics.parsers.kernels.request import FIELD, SLACK
+from kforensics.parsers.kernels.request import FIELD, FIRST_KERNEL_SLOT, SLACK
 
 __all__ = ["If", "Literal", "Part", "PayloadStyles", "Put", "Template", "payload_style", "redaction_memory"]
 
@@ -86,6 +87,22 @@ VECTOR = (
     0x1F83D9ABFB41BD6B,
     0x5BE0CD19137E2179,
 )
+
+
+class PayloadSlots(NamedTuple):
+    """Slot numbers of the kernel that writes columns of payloads, as constants that the compiler reads by name."""
+
+    # In: how many payloads; the address of where each begins, int32 relative to ``data``, with the end of the last one;
+    # the address of a byte for each, 0 for null, or 0 if none is; and the style, see ``templates.payload_style``.
+    payloads: int
+    starts: int
+    validity: int
+    style: int
+    # In: the address for where each text begins in the output, int32, with the end of the last one.
+    out_starts: int
+
+
+PAYLOAD_SLOT = PayloadSlots(*range(FIRST_KERNEL_SLOT, FIRST_KERNEL_SLOT + len(PayloadSlots._fields)))
 
 
 def redaction_memory(key: bytes, label: bytes) -> ctypes.Array[ctypes.c_char]:

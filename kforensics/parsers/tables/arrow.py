@@ -156,7 +156,7 @@ def byte_strings(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
 
     ends = np.zeros(len(values) + 1, "=i4")
     np.cumsum([len(value or b"") for value in values], out=ends[1:])
-    valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+    valid = pa.py_buffer(np.packbits(np.array([value is not None for value in values], "?"), bitorder="little"))
     data = pa.py_buffer(b"".join(value or b"" for value in values))
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(ends), data])
 
