@@ -81,7 +81,7 @@ def test_what_would_be_too_large_for_an_array_is_left_to_python(
     assert kernels, "the kernels cannot be compiled here"
     column = pa.array([b"k" * 10] * 10)
     memory = redact.memory if redact else None
-    limit = payload_columns.WIDTH * 100 + PUT_WIDTH * 10
+    limit = payload_columns.WIDTHS[payload_format] * 100 + PUT_WIDTH * 10
     monkeypatch.setattr(payload_columns, "MAX_SIZE", limit)
     assert payload_columns.payload_texts(column, pa.binary(), kernels, payload_format, memory) is not None
     monkeypatch.setattr(payload_columns, "MAX_SIZE", limit - 1)

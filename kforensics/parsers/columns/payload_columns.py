@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforensics.parsers.kernels.request import SLACK, SLOT
-from kforensics.parsers.kernels.templates import BARE, PAYLOAD_SLOT, PUT_WIDTH, WORK_SIZE, payload_style
+from kforensics.parsers.kernels.templates import (
+    AS_BASE64,
+    AS_HEX,
+    AS_INT,
+    AS_LONG,
+    AS_REDACTED,
+    AS_UTF8,
+    BARE,
+    PAYLOAD_SLOT,
+    PUT_WIDTH,
+    WORK_SIZE,
+    payload_style,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["payload_texts"]
 
-# A byte takes at most so many in a text: as a replacement for what is no UTF-8. The rest of a text is shorter than
+# A byte takes at most so many in a text, for UTF-8 as a replacement of what is none. The rest of a text is shorter than
 # what is written at once.
-WIDTH = 3
+WIDTHS = {AS_UTF8: 3, AS_HEX: 2, AS_BASE64: 2, AS_INT: 2, AS_LONG: 2, AS_REDACTED: 0}
 MAX_SIZE = (1 << 31) - 1
 
 
@@ -49,7 +61,7 @@ def payload_texts(
     starts = np.frombuffer(column.buffers()[1], "=i4")[column.offset : column.offset + count + 1]
     first, last = int(starts[0]), int(starts[-1])
     starts, size = starts - first, last - first
-    capacity = WIDTH * size + PUT_WIDTH * count
+    capacity = WIDTHS[payload_format] * size + PUT_WIDTH * count
     if capacity > MAX_SIZE:
         return None
     data = np.zeros(size + SLACK, "u1")
