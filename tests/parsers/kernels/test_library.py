@@ -359,5 +359,5 @@ print("still usable")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     mappings, size, *words = done.stdout.split()
     assert int(mappings) >= 1
-    assert int(size) < 16_000, "kilobytes, of the 32,000 that are resident otherwise"
+    assert int(size) < 8_000, "kilobytes, of the 32,000 that are resident otherwise"
     assert words == ["still", "usable"]
