@@ -52,7 +52,9 @@ def _what(row: Mapping[str, Any], lead: Mapping[str, Any]) -> str:
     """Return the message of the worst finding, with its partition, and how many partitions more there are."""
     more = row["partition_count"] - 1
     others = f" Also in {format_count(more, 'other partition')}." if more else ""
-    return f"{_name(lead)}: {lead['message']}{others}"
+    begins = f"{_name(lead)} "
+    subject = "" if lead["message"].startswith(begins) else f"{_name(lead)}: "
+    return f"{subject}{lead['message']}{others}"
 
 
 def _name(example: Mapping[str, Any]) -> str:
