@@ -130,6 +130,18 @@ class Cluster:
         """Return the leader elections of a partition, in their order."""
         return (self.elections or {}).get((replica.topic_id or "", replica.name[1]), ())
 
+    def coordinator_elections(self, coordinator: int, since: int, until: int) -> list[Election]:
+        """Return the leader elections of a coordinator's partition between two times, in ms; clocks may differ.
+
+        Args:
+            coordinator: number of the coordinator.
+            since: earliest time.
+            until: latest time.
+        """
+        history, skew = self.coordinators.histories[coordinator], self.rules.clock_skew_ms
+        elections = (self.elections or {}).get((history.topic_id or "", history.place.partition or 0), ())
+        return [one for one in elections if since - skew <= one.timestamp <= until + skew]
+
     def cut_off_by(self, replica: PartitionMarkers, time: int) -> Election | None:
         """Return the first unclean election since a time, in ms, that may have cut off what a partition had then.
 

@@ -168,18 +168,21 @@ def _allowed(cluster: Cluster, decided: CoordinatorTransactionArray) -> IntArray
 
 
 def _duration(cluster: Cluster, row: Row) -> PlacedFinding:
+    elections = cluster.coordinator_elections(row["coordinator"], row["start"], row["decided"])
+    elected = f", its partition had an election at {format_time(elections[-1].timestamp)}" if elections else ""
     return cluster.at_coordinator(
         row,
         SHARED_CODES["txn-duration-excessive"],
         f"The transaction of {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}) "
         f"lasted {format_duration(row['duration'])}, from {format_time(row['start'])} to its decision "
         f"{State(row['status'])}; the limit is {format_duration(row['allowed'])}.",
+        severity=Severity.INFO if elections else None,
         producer=(row["producer_id"], row["marker_epoch"]),
         evidence={"lasted_ms": row["duration"], "allowed_ms": row["allowed"], **cluster.rules.evidence(ABORT_SCAN)},
         benign=(
             "timestamps set by the client: no, these are the coordinator's",
             "producer of a two-phase commit: no",
-            "coordinator unavailable at that time: likely",
+            f"coordinator unavailable at that time: likely{elected}",
         ),
     )
 

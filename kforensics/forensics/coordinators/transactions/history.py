@@ -136,6 +136,7 @@ class History:
         records: number of records.
         is_stopped: whether its broker was shut down cleanly, so that nothing followed.
         kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
+        topic_id: topic id of ``__transaction_state``, None if unknown.
     """
 
     place: Place
@@ -152,6 +153,7 @@ class History:
     records: int = 0
     is_stopped: bool = False
     kept_until: int = NO_TIME
+    topic_id: str | None = None
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

@@ -233,6 +233,7 @@ class _Replay:
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown,
             kept_until=state.kept_until(self._last_record_time),
+            topic_id=state.partition.topic_id,
         )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.core.broker_settings import ABORT_SCAN, GIVEN, Setting
+from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
@@ -134,6 +136,36 @@ def test_a_transaction_that_was_decided_late(time: int, codes: dict[str, str], t
     forge_coordinator(tmp_path, f"a Empty 1 0 t 0; a Ongoing 1 0 {{t-0}} t 100; {ends}")
     forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(time + 1)}")
     assert codes_in(cluster_under(tmp_path)) == codes
+
+
+@pytest.mark.parametrize(
+    ("elected", "severity"),
+    [
+        (60_000, Severity.INFO),
+        (-4_900, Severity.INFO),
+        (135_000, Severity.INFO),
+        (-4_901, Severity.WARNING),
+        (135_001, Severity.WARNING),
+    ],
+    ids=["meanwhile", "clocks differ at its start", "clocks differ at its end", "before", "after"],
+)
+def test_a_coordinator_that_was_elected_meanwhile_decides_late(
+    elected: int, severity: Severity, tmp_path: Path
+) -> None:
+    """Seen in rolling restarts of brokers of 3.3.2 to 4.4.0, and after they had been killed."""
+    forge_coordinator(
+        tmp_path,
+        "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 100; a PrepareAbort 1 0 {t-0} t 130000; a CompleteAbort 1 0 t 130002",
+    )
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(101)}; M 1 0 A 0 @1 {at(130_001)}")
+    cluster = cluster_under(tmp_path)
+    (history,) = cluster.coordinators.histories
+    elections = (Election(7, 1, NOW + elected, (1,), is_unclean=False, predecessor=2),)
+    (placed,) = found_in(
+        cluster.with_elections({(history.topic_id or "", history.place.partition or 0): elections}, [])
+    )
+    assert (placed.finding.code.name, placed.finding.severity) == ("txn-duration-excessive", severity)
+    assert ("election at" in "; ".join(placed.finding.benign)) is (severity is Severity.INFO)
 
 
 def test_a_two_phase_commit_takes_its_time(tmp_path: Path) -> None:
