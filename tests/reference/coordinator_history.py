@@ -221,6 +221,7 @@ class _Reading:
             last_record_time=self._last_record_time,
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown,
+            topic_id=state.partition.topic_id,
         )
 
 
