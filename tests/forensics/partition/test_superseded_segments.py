@@ -11,6 +11,7 @@ import kforensics
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from tests.forensics.forge import cut, file_of, forge, patch
+from tests.forensics.forged_state import SnapshotEntry
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRST = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5"
@@ -277,7 +278,7 @@ def test_segments_whose_snapshots_are_deleted_up_to_a_gap_are_not_read(
 ) -> None:
     """A broker of 3.9.1 deleted two segments: a copy had all files of the first but its snapshot, and two indexes."""
     log = {base: f"plain @{base}-{base + 4}" for base in range(10, 30, 5)}
-    snapshots = {base: None if base in lost else [] for base in log}
+    snapshots: dict[int, list[SnapshotEntry] | None] = {base: None if base in lost else [] for base in log}
     folder = forge(tmp_path, log, clean_shutdown=clean_shutdown, snapshots=snapshots)
     file_of(folder, 15).unlink()
     if topic_id is None:
