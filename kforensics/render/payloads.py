@@ -175,7 +175,7 @@ def _converted_headers(column: pa.Array, convert: _Headers) -> pa.Array:
     import pyarrow as pa  # needed for Arrow formats only
 
     headers = column.values
-    if not len(headers):
+    if not len(headers) or not convert.conversions:
         return column
     values = headers.field("value")
     for conversion in convert.conversions:

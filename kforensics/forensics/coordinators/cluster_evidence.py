@@ -128,7 +128,10 @@ class Cluster:
 
     def elections_of(self, replica: PartitionMarkers) -> tuple[Election, ...]:
         """Return the leader elections of a partition, in their order."""
-        return (self.elections or {}).get((replica.topic_id or "", replica.name[1]), ())
+        return self._elections(replica.topic_id, replica.name[1])
+
+    def _elections(self, topic_id: str | None, partition: int) -> tuple[Election, ...]:
+        return (self.elections or {}).get((topic_id or "", partition), ())
 
     def coordinator_elections(self, coordinator: int, since: int, until: int) -> list[Election]:
         """Return the leader elections of a coordinator's partition between two times, in ms; clocks may differ.
@@ -139,7 +142,7 @@ class Cluster:
             until: latest time.
         """
         history, skew = self.coordinators.histories[coordinator], self.rules.clock_skew_ms
-        elections = (self.elections or {}).get((history.topic_id or "", history.place.partition or 0), ())
+        elections = self._elections(history.topic_id, history.place.partition or 0)
         return [one for one in elections if since - skew <= one.timestamp <= until + skew]
 
     def cut_off_by(self, replica: PartitionMarkers, time: int) -> Election | None:

@@ -62,13 +62,15 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
         partition: its files.
         log_start_offset: its offset in the checkpoint of log start offsets, None if it has none there.
     """
+    if not partition.log_dir.checkpoints:
+        return partition
     segments, indexes = partition.segments, (partition.indexes, partition.time_indexes)
     has_both = [all(each.base_offset in files for files in indexes) for each in segments]
     incomplete = (number for number in range(len(segments) - 1, 0, -1) if not has_both[number - 1])
     renamed = next(incomplete, 0) if any(has_both) else 0
     starts = (number for number, each in enumerate(segments[1:]) if (each.base_offset or 0) > (log_start_offset or 0))
-    count = max(renamed, next(starts, len(segments) - 1)) if partition.log_dir.checkpoints else 0
-    numbers = (_first_with_snapshot(partition), *range(count, 0, -1)) if partition.log_dir.checkpoints else ()
+    count = max(renamed, next(starts, len(segments) - 1))
+    numbers = (_first_with_snapshot(partition), *range(count, 0, -1))
     after_gap = (number for number in numbers if number and _follows_gap(partition, number))
     return _without(partition, segments[: next(after_gap, 0)])
 
