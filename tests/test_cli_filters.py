@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -80,6 +81,17 @@ def test_keys_are_matched(place: Place) -> None:
     seen = [each for each in truth(place) if each["key"] and bytes.fromhex(each["key"]).decode("utf-8", "replace")]
     found = [each for each in seen if "1" in bytes.fromhex(each["key"]).decode("utf-8", "replace")]
     assert records(place, "--key", "1") == found
+
+
+@pytest.mark.parametrize("pattern", ["[1-3]$", r"^\D*\d\D*$", "(?i)K[^0]"])
+@partitions
+def test_keys_are_matched_by_patterns(place: Place, pattern: str) -> None:
+    expected = [
+        each
+        for each in truth(place)
+        if each["key"] is not None and re.search(pattern, bytes.fromhex(each["key"]).decode("utf-8", "replace"))
+    ]
+    assert records(place, "--key", pattern) == expected
 
 
 def _is_of_3_and_1(row: dict[str, Any]) -> bool:
@@ -215,3 +227,15 @@ def test_binary_keys_are_matched_and_null_keys_never_match(tmp_path: Path) -> No
     for pattern, offsets in (("key", [0]), ("^$", [2]), ("", [0, 2])):
         found = dump("--format", "ndjson", "--records", "--key", pattern, path).objects
         assert [row["offset"] for row in found] == offsets
+
+
+def test_patterns_mean_the_same_in_ascii_and_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    keys = ["order-7", "\u00f6rder-7", "order-7\n", "\u00f6rder-7\n", "order-\u0667", "\U0001f600", "\n\n", "7", ""]
+    path.write_bytes(forge.batch(0, [forge.record(number, key.encode(), b"") for number, key in enumerate(keys)]))
+    for pattern in (r"\d$", r"\d\Z", "^.rder", r"^\w+$", "^$", r"^\W+\Z", r"\b7", "(?:\u00f6|7$)"):
+        found = dump("--format", "ndjson", "--records", "--key", pattern, path).objects
+        assert [row["offset"] for row in found] == [
+            number for number, key in enumerate(keys) if re.search(pattern, key)
+        ]

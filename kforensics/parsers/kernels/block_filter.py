@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.kernels.engine import Block, Engine, MappedMemory, PythonReader, read_with_fallback
 from kforensics.parsers.kernels.library import Request
+from kforensics.parsers.kernels.pattern_states import compile_states
 from kforensics.parsers.kernels.request import HEADER_COLUMN, NOT_THERE, SLACK, SLOT
 from kforensics.parsers.log.selection import MAX_INT64, Selection
 
@@ -45,6 +46,7 @@ class BlockFilter:
         self._end = offsets.end if offsets and offsets.end is not None and offsets.end <= MAX_INT64 else None
         self._is_beyond = self._ahead = self.is_finished = False
         self._key, self._function = _literal(selection.key), _key_function(selection.key)
+        self._states = compile_states(selection.key) if selection.key and not self._key else None
 
     def prepare(self, request: Request) -> None:
         """Put the rules for records into a request."""
@@ -60,6 +62,7 @@ class BlockFilter:
             request[SLOT.key_text], request[SLOT.key_text_size] = ctypes.addressof(text), len(text) - SLACK
             request[SLOT.key_is_prefix] = is_prefix
         elif self._function:
+            request[SLOT.key_states] = self._states.buffer_info()[0] if self._states else 0
             request[SLOT.key_function] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def restart(self) -> None:

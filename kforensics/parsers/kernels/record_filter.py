@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from kforensics.parsers.kernels.compiler import compiled, inlined
 from kforensics.parsers.kernels.decoded_fields import get_field
-from kforensics.parsers.kernels.intrinsics import call_key_filter, get_slot, load8, set_slot
+from kforensics.parsers.kernels.intrinsics import call_key_filter, get_slot, load8, load16, set_slot
+from kforensics.parsers.kernels.pattern_states import ASCII, END, LAST_LINE_FEED, MATCH, START, SYMBOLS
 from kforensics.parsers.kernels.request import FIELD, SLOT
+
+LINE_FEED = 10
 
 
 @inlined
@@ -24,11 +27,30 @@ def _starts_with(address: int, text: int, size: int) -> bool:
 
 
 @compiled
+def _final_state(states: int, address: int, size: int) -> int:
+    """Return the state of a table of ``pattern_states`` after a text, START or a later one if it is not ASCII."""
+    state, index = START, 0
+    while state >= START and index < size:
+        symbol = load8(address + index)
+        index += 1
+        if symbol >= ASCII:
+            return START
+        if symbol == LINE_FEED and index == size:
+            symbol = LAST_LINE_FEED
+        state = load16(states + 2 * (SYMBOLS * state + symbol))
+    return load16(states + 2 * (SYMBOLS * state + END))
+
+
+@compiled
 def _key_matches(request: int, address: int, size: int) -> bool:
     """Return whether a key contains a text, or begins with it, or whatever else the host wants of it."""
     if size < 0:
         return False
-    function = get_slot(request, SLOT.key_function)
+    function, states = get_slot(request, SLOT.key_function), get_slot(request, SLOT.key_states)
+    if states:
+        state = _final_state(states, address, size)
+        if state < START:
+            return state == MATCH
     if function:
         return call_key_filter(function, address, size) != 0
     text, text_size = get_slot(request, SLOT.key_text), get_slot(request, SLOT.key_text_size)

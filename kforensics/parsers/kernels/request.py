@@ -72,7 +72,7 @@ class Slots(NamedTuple):
     headers: int
     number: int
     # In: 1 to select records by the ranges, ends included, and by the key: the text in it, or at its beginning, or the
-    # C function of the host that decides; 0 for none.
+    # table of ``pattern_states`` and, where that has no answer, the C function of the host; 0 for none.
     selects_records: int
     least_offset: int
     most_offset: int
@@ -81,6 +81,7 @@ class Slots(NamedTuple):
     key_text: int
     key_text_size: int
     key_is_prefix: int
+    key_states: int
     key_function: int
     # In: the number of rows or record lines to stop after, 0 for none. In and out: those that are written.
     most_rows: int
