@@ -16,6 +16,7 @@ __all__ = [
     "CLEANUP_POLICY",
     "COMPACT",
     "DEFAULT",
+    "DELETE_RETENTION",
     "EARLIER",
     "GIVEN",
     "GIVEN_BY_CALLER",
@@ -44,6 +45,7 @@ STATE_PARTITIONS = "transaction.state.log.num.partitions"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
+DELETE_RETENTION = "delete.retention.ms"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
 GIVEN_BY_FILE = "[settings] of "  # and the path of a configuration file
@@ -115,6 +117,14 @@ KNOWN: Mapping[str, KnownSetting] = {
     "message.timestamp.difference.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
     "retention.ms": KnownSetting("604800000", RETENTION, -1, LONG_MAX, of_topics=True),
     "retention.bytes": KnownSetting("-1", RETENTION, -1, LONG_MAX, of_topics=True),
+    DELETE_RETENTION: KnownSetting(
+        "86400000",
+        "The log cleaner keeps a tombstone for this long. A replica that was away for longer keeps the record that it "
+        "deleted (replica-key-divergence).",
+        0,
+        LONG_MAX,
+        of_topics=True,
+    ),
     CLEANUP_POLICY: KnownSetting(
         "delete",
         "With compact, the log cleaner explains gaps between offsets, and records without a key are a finding "
@@ -134,6 +144,7 @@ BROKER_NAMES: Mapping[str, tuple[str, int]] = {
     "log.retention.hours": ("retention.ms", HOUR_MS),
     "log.retention.bytes": ("retention.bytes", 1),
     "log.cleanup.policy": (CLEANUP_POLICY, 1),
+    "log.cleaner.delete.retention.ms": (DELETE_RETENTION, 1),
 }
 
 

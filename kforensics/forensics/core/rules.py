@@ -11,6 +11,7 @@ from kforensics.forensics.core.broker_settings import (
     CLEANUP_POLICY,
     COMPACT,
     DEFAULT,
+    DELETE_RETENTION,
     EARLIER,
     GIVEN,
     GIVEN_BY_CALLER,
@@ -135,6 +136,12 @@ class Rules:
         policies = (one for one in self.topic_settings if one.name == CLEANUP_POLICY and not one.is_default)
         policy = next(policies, None)
         return policy if policy is not None and COMPACT in policy.value.split(",") else None
+
+    @property
+    def delete_retention(self) -> Setting:
+        """How long a cleaner keeps tombstones; only of the rules of one topic."""
+        known = (one for one in self.topic_settings if one.name == DELETE_RETENTION)
+        return next(known, default_setting(DELETE_RETENTION))
 
     def evidence(self, name: str) -> dict[str, object]:
         """Return the name, value and source of a setting, for the evidence of a finding that leans on it."""

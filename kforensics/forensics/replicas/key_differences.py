@@ -11,7 +11,7 @@ records of transactions that are not committed, records without a key, and batch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,7 @@ class KeyDifference:
         key: the key.
         offset: offset of the newer record.
         older_offset: offset of the newest record on the other replica, None if it has none.
+        timestamp: largest timestamp in the batch of the newer record, in ms, -1 without one.
     """
 
     lacking: Replica
@@ -82,6 +83,7 @@ class KeyDifference:
     key: bytes
     offset: int
     older_offset: int | None
+    timestamp: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def key_differences(
         second_older = {key: (other, own) for key, own, other in differing if own > other}
         for lacking, having, offsets in ((first, second, first_older), (second, first, second_older)):
             suspects = _suspects(lacking, having, _with_older(lacking, having, offsets, begin, kernels))
-            yield from _without_newer(list(suspects), stop, kernels)
+            yield from _with_times(_without_newer(list(suspects), stop, kernels), kernels)
 
 
 def _with_older(
@@ -186,8 +188,8 @@ def _loss(lacking: Replica, having: Replica, older: int, newer: int) -> KeyLoss 
     return KeyLoss.KEY if having.end >= lacking.first_uncompacted_offset else None
 
 
-def _without_newer(suspects: list[KeyDifference], begin: int, kernels: KernelPolicy) -> Iterator[KeyDifference]:
-    """Yield the suspects for whose key neither replica has a newer record after the range.
+def _without_newer(suspects: list[KeyDifference], begin: int, kernels: KernelPolicy) -> list[KeyDifference]:
+    """Return the suspects for whose key neither replica has a newer record after the range.
 
     The shorter replica has every record of the longer one there, unless it is missing or damaged, which other findings
     report.
@@ -197,7 +199,23 @@ def _without_newer(suspects: list[KeyDifference], begin: int, kernels: KernelPol
         keys = _key_array([suspect.key for suspect in left])
         newer = _by_key(ReplicaSlice(replica, begin, replica.end, keys=keys), kernels)
         left = [suspect for suspect in left if suspect.key not in newer]
-    yield from left[:MOST]
+    return left[:MOST]
+
+
+def _with_times(differences: list[KeyDifference], kernels: KernelPolicy) -> Iterator[KeyDifference]:
+    """Yield differences in one replica, in order of offset, with the time of the newer record."""
+    if not differences:
+        return
+    having, offsets = differences[0].having, np.array([difference.offset for difference in differences], "i8")
+    timestamps = np.full(len(offsets), -1, "i8")
+    for number, segment in _segments(ReplicaSlice(having, int(offsets[0]), int(offsets[-1]) + 1)):
+        with open_source(segment.path) as source:
+            for chunk in batch_chunks(source, number, ignore_damage, kernels):
+                begins, ends = (np.searchsorted(offsets, bound) for bound in (chunk.base_offset, chunk.last_offset + 1))
+                for batch in np.flatnonzero(begins < ends):
+                    timestamps[begins[batch] : ends[batch]] = chunk.max_timestamp[batch]
+    for difference, timestamp in zip(differences, timestamps, strict=True):
+        yield replace(difference, timestamp=int(timestamp))
 
 
 def newest_records(replica_slice: ReplicaSlice, kernels: KernelPolicy) -> pa.Table:

@@ -138,18 +138,20 @@ def _gaps(state: PartitionState) -> Iterator[Finding]:
     gaps = _uncompacted(state, Anomaly.SEQ_GAP)
     # If offsets are missing too, so are the batches with these sequences.
     gaps = gaps.compress(gaps["offset_gap"] == 0)
-    gaps = gaps.compress(~_follow_compacted_marker(state, gaps) & ~_follow_deleted_batches(state, gaps))
+    gaps = gaps.compress(~_follow_incomplete_marker(state, gaps) & ~_follow_deleted_batches(state, gaps))
     yield from first_n(gaps, partial(_gap, state), **_circumstances(state, gaps), cause=_cause(state, gaps))
 
 
-def _follow_compacted_marker(state: PartitionState, gaps: AnomalyArray) -> BoolArray:
-    """Return which gaps follow a marker in the compacted section, or one whose data was compacted.
+def _follow_incomplete_marker(state: PartitionState, gaps: AnomalyArray) -> BoolArray:
+    """Return which gaps follow a marker in the compacted section, or one whose data was compacted or deleted.
 
-    The missing batches may have been before that marker, and no offset is missing after it.
+    The missing batches may have been before that marker, and no offset is missing after it. A follower that began to
+    fetch a log after its data was deleted has no snapshot that knows of it, nor have those that it writes later.
     """
     markers = markers_before(state, gaps["producer_id"], gaps["first_offset"])
     offsets, uncompacted = markers["marker_offset"], state.first_uncompacted_offset
-    has_no_data = (markers["data_epoch"] == NOTHING) & (state.partition.first_offset < uncompacted)
+    is_incomplete = state.partition.first_offset < uncompacted or state.partition.first_offset > 0
+    has_no_data = (markers["data_epoch"] == NOTHING) & is_incomplete
     follows: BoolArray = (offsets == gaps["previous_offset"]) & ((offsets < uncompacted) | has_no_data)
     return follows
 

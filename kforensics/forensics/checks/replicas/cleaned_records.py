@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.core.broker_settings import DELETE_RETENTION
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.replicas.comparison import Comparison
@@ -37,13 +38,16 @@ CODES = by_name(
         meaning="After compaction, the newest record of a key differs between two replicas.",
         remedy=(
             "Rebuild the replica of {topic}-{partition} that lost the record, or write the correct value of the "
-            "key again."
+            "key again, or its tombstone if it was deleted."
         ),
         why=(
             "Cleaners run at different times but keep the newest record of each key. A key whose newest record "
             "is missing on one replica has lost its value there, or has an old value again."
         ),
-        benign="Both replicas dropped a tombstone, and one of them kept the record that it deleted.",
+        benign=(
+            "The key was deleted while a replica was away for longer than delete.retention.ms: it never got the "
+            "tombstone, and kept the record."
+        ),
     ),
 )
 
@@ -99,7 +103,7 @@ def _of_key(comparison: Comparison, difference: KeyDifference) -> Finding:
             "offset": difference.offset,
             "older_offset": difference.older_offset,
         },
-        severity=Severity.INFO if _may_lack_tombstone(difference) else None,
+        severity=_severity(difference),
         cause="replica-divergence" if _is_reported(comparison, difference) else None,
         exactness=Exactness.APPROXIMATE if difference.lost is KeyLoss.KEY else Exactness.EXACT,
         benign=_benign(difference),
@@ -113,6 +117,23 @@ def _is_reported(comparison: Comparison, difference: KeyDifference) -> bool:
     return any(offsets.first_offset <= difference.offset <= offsets.last_offset for offsets in ranges)
 
 
+def _severity(difference: KeyDifference) -> Severity | None:
+    """Return a lower severity if the key may have been deleted."""
+    if _may_lack_tombstone(difference):
+        return Severity.INFO
+    return Severity.WARNING if difference.lost is KeyLoss.KEY and _may_be_deleted(difference) else None
+
+
+def _may_be_deleted(difference: KeyDifference) -> bool:
+    """Return whether the record is old enough that a tombstone after it may have been dropped.
+
+    A replica that was away in the meantime never got the tombstone, and keeps the record. Rule: ``Cleaner``, since
+    2.8 by the time of the tombstone's first cleaning.
+    """
+    rules = difference.having.state.rules
+    return difference.timestamp < 0 or rules.as_of_ms - difference.timestamp >= rules.delete_retention.number
+
+
 def _may_lack_tombstone(difference: KeyDifference) -> bool:
     """Return whether the copy of the replica that has the record may lack the tombstone that followed.
 
@@ -124,7 +145,10 @@ def _may_lack_tombstone(difference: KeyDifference) -> bool:
 def _benign(difference: KeyDifference) -> tuple[str, ...]:
     newer = f"newer record of the key on {difference.lacking.name}: no, none committed up to its end"
     if difference.lost is KeyLoss.KEY:
-        return newer, f"tombstone dropped by both, its record kept by {difference.having.name}: not ruled out"
+        retention = difference.having.state.rules.delete_retention
+        limit = f"{DELETE_RETENTION} = {retention.number}, {retention.source}"
+        may_be = f"not ruled out ({limit})" if _may_be_deleted(difference) else f"no, the record is younger ({limit})"
+        return newer, f"deleted while {difference.having.name} was away, and the tombstone dropped: {may_be}"
     return newer, "tombstone old enough to be dropped: no, an older record of the key would have been dropped first"
 
 

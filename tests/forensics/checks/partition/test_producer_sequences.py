@@ -321,6 +321,21 @@ def test_of_a_producer_whose_marker_alone_is_left_no_sequence_is_known(
     assert [finding.code.name for finding in found_here] == expected
 
 
+@pytest.mark.parametrize("snapshots", [{3: None, 5: []}, {3: [], 5: []}], ids=["new follower", "deleted again since"])
+@pytest.mark.parametrize(("start", "expected"), [(3, []), (0, ["seq-gap"])])
+def test_of_a_marker_whose_data_was_deleted_no_sequence_is_known(
+    tmp_path: Path, start: int, expected: list[str], snapshots: dict[int, list[SnapshotEntry] | None]
+) -> None:
+    """A new follower of 3.3.2 began to fetch where the data of the transaction was deleted, before its marker."""
+    first = "D 1 0 0-2 @0-2 T" if start else "plain @0-2"
+    log = {0: first, 3: "plain @3-4", 5: "M 1 0 C 3 @5; D 1 0 5-9 @6-10 T; M 1 0 C 3 @11"}
+    folder = forge(tmp_path, log, snapshots=snapshots)
+    if start:
+        _delete_first_segment(folder)
+    found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
+    assert [finding.code.name for finding in found_here] == expected
+
+
 def _delete_first_segment(folder: Path) -> None:
     for kind in ("log", "index", "timeindex"):
         file_of(folder, 0, kind).unlink()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.copies import replica_findings
+from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.checks.replicas.cleaned_records import findings
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.replicas import key_differences
 from kforensics.forensics.replicas.differences import DifferenceKind
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Content, file_of, patch
-from tests.forensics.replicas.replicas import GROUPS, brief, compare, compared_group, forged
+from tests.forensics.partition_states import HOUR, partitions_under
+from tests.forensics.replicas.replicas import GROUPS, RULES, brief, compare, compared_group, forged
 
 FIRES = {
     "replica-record-divergence": "test_other_records_at_the_same_offset_are_found",
@@ -125,6 +129,7 @@ def test_other_records_at_the_same_offset_are_found(tmp_path: Path) -> None:
 
 
 REST = {3: WRITTEN[3]}
+TWO_SECONDS = Setting("delete.retention.ms", "2000", "metadata", "topic t")
 LOSSES: dict[str, tuple[str, Records, tuple[int, int], str]] = {
     "newest value": ("plain @0-2; plain @3-5 cnt 1", {0: WRITTEN[0], 3: [(b"d", b"5")]}, (0, 4), "value"),
     "tombstone": ("plain @0-2; plain @3-5 cnt 2", {0: WRITTEN[0], 3: WRITTEN[3][1:]}, (2, 3), "tombstone"),
@@ -140,6 +145,32 @@ def test_what_cleaning_lost_of_a_key_is_found(
     assert brief(findings) == [(KEY, Severity.ERROR, *offsets)]
     assert findings[0].exactness is (Exactness.APPROXIMATE if lost == "key" else Exactness.EXACT)
     assert "broker-2" in str(findings[0].evidence["replica"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_ms", "severity"),
+    [
+        ((), 24 * HOUR, Severity.WARNING),
+        ((), 24 * HOUR - 1, Severity.ERROR),
+        ((TWO_SECONDS,), 2000, Severity.WARNING),
+        ((TWO_SECONDS,), 1999, Severity.ERROR),
+    ],
+)
+def test_a_replica_that_was_away_may_keep_a_record_that_was_deleted(
+    tmp_path: Path, settings: tuple[Setting, ...], age_ms: int, severity: Severity
+) -> None:
+    """A broker of 4.0.0 was down for 3 s, while the others wrote a tombstone and dropped it after 2 s."""
+    records = {0: [(b"a", b"0")], 1: [(b"b", b"1")], 9: [(b"b", b"9")]}
+    forged(
+        tmp_path,
+        ({0: f"plain @0 ts {NOW}; plain @1 ts {NOW}", 9: "plain @9"}, {"records": records, **CLEANED}),
+        ({0: f"plain @1 ts {NOW}", 9: "plain @9"}, {"records": records, **CLEANED}),
+    )
+    rules = replace(RULES, as_of_ms=NOW + age_ms, topic_settings=settings)
+    (finding,) = findings(compare_copies(partitions_under(tmp_path), rules))
+    assert brief([finding]) == [(KEY, severity, 0, 0)]
+    reason = "not ruled out" if severity is Severity.WARNING else "no, the record is younger"
+    assert any(reason in text and "delete.retention.ms" in text for text in finding.benign)
 
 
 @pytest.mark.parametrize(
