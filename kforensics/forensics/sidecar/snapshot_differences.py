@@ -221,7 +221,7 @@ class _BenignCauses:
             return SnapshotDifferences(pairs[opens & ~self._transaction_explained()], none, none, none, none)
         return SnapshotDifferences(
             pairs[opens & ~self._transaction_explained()],
-            self._unexplained_states(state),
+            self._unexplained_states(state, now_ms),
             pairs[minor & ~(self._timestamp_explained() & self._coordinator_explained())],
             pairs[missing & ~self._missing_explained(now_ms)],
             pairs[extra & ~self._extra_explained()],
@@ -260,9 +260,9 @@ class _BenignCauses:
         """Return the producers that have a marker after the snapshot."""
         return have_marker_since(self.state, self.pairs["producer_id"], self.offset)
 
-    def _unexplained_states(self, differs: Any) -> ProducerPairArray:
+    def _unexplained_states(self, differs: Any, now_ms: int) -> ProducerPairArray:
         """Return the pairs with another state that nothing explains, and how long each was idle before its marker."""
-        idle = self._idle_before_marker()
+        idle = self._idle_before_marker(now_ms)
         expired = idle >= self.state.rules.possible_pid_expiry_ms
         is_unexplained = differs & ~self._state_explained() & ~expired
         pairs: ProducerPairArray = self.pairs[is_unexplained]
@@ -281,11 +281,20 @@ class _BenignCauses:
         )
         return cleaned | forgotten | self._counts_marker()
 
-    def _idle_before_marker(self) -> IntArray:
+    def _was_recovered(self, now_ms: int) -> bool:
+        """Return whether a broker wrote the snapshot when it recovered the log, not when it rolled the segment.
+
+        It is younger than the last write to the segment that begins there.
+        """
+        starting = (one for one in self.state.partition.segments if one.base_offset == self.offset)
+        return any(one.mtime_ms is not None and one.mtime_ms < now_ms for one in starting)
+
+    def _idle_before_marker(self, now_ms: int) -> IntArray:
         """Return how long each producer was idle before its last marker if the snapshot knows only that, else NOTHING.
 
         The broker had forgotten the producer by then. A coordinator sends a marker again if it was stopped before all
-        brokers had confirmed it.
+        brokers had confirmed it. A broker that recovers a log loads the snapshot before without the producers that have
+        expired by then, and reads the marker after that. Rule: ``ProducerStateManager.loadFromSnapshot``.
         """
         pairs, marker = self.pairs, self._last_markers()
         offsets, last = marker["marker_offset"], pairs["stored_last_offset"]
@@ -293,7 +302,8 @@ class _BenignCauses:
         only_marker &= (offsets != NOTHING) & ((last == NOTHING) | (last == offsets))  # the latter in 0.11
         only_marker &= pairs["stored_producer_epoch"] == pairs["expected_producer_epoch"]
         earlier = markers_before(self.state, pairs["producer_id"], offsets)["marker_timestamp"]
-        idle = marker["marker_timestamp"] - np.maximum(earlier, self._data_timestamps())
+        read = now_ms if self._was_recovered(now_ms) else NOTHING
+        idle = np.maximum(marker["marker_timestamp"], read) - np.maximum(earlier, self._data_timestamps())
         is_last = pairs["expected_last_offset"] < offsets
         known: IntArray = np.where(only_marker & is_last, idle, NOTHING)
         return known

@@ -19,6 +19,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row, first_n
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.producer_history import have_marker_since
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,
     is_latest,
@@ -55,7 +56,8 @@ CODES = by_name(
         ),
         benign=(
             "The transaction ended and has been cleaned since. Batches have been lost from the log, which is "
-            "reported separately."
+            "reported separately. A follower whose producers had all expired truncated its log: only a warning if the "
+            "transaction has ended since."
         ),
     ),
     Code(
@@ -197,6 +199,7 @@ class _ComparedSnapshot:
         self._is_lossy = _is_lossy(state, offset)
         # A snapshot with open transactions alone has not lost the state of those that have ended; an empty one may.
         self._oldest_kept = stored.oldest_idle_timestamp() if len(stored) else NOTHING
+        self._is_empty = not len(stored)
 
     @property
     def now_ms(self) -> int:
@@ -261,8 +264,24 @@ class _ComparedSnapshot:
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
         merged = self._state.may_lack_merged_segment(min(first for first in sides if first >= 0), self._offset)
         benign = (CLEANED, LOADED, f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}")
-        finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO if merged else None)
-        return replace(finding, exactness=Exactness.UNVERIFIABLE) if merged else finding
+        if merged:
+            finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)
+            return replace(finding, exactness=Exactness.UNVERIFIABLE)
+        has_ended = bool(have_marker_since(self._state, np.array([row["producer_id"]], "i8"), self._offset)[0])
+        if not self._was_truncated_without_producers or not has_ended:
+            return self._finding("snapshot-open-txn-mismatch", message, row, benign)
+        truncated = "log truncated by a follower whose producers had expired: likely, and the transaction has ended"
+        return self._finding("snapshot-open-txn-mismatch", message, row, (*benign, truncated), Severity.WARNING)
+
+    @property
+    def _was_truncated_without_producers(self) -> bool:
+        """Whether a follower wrote the snapshot after it had truncated the log to the start of a leader epoch.
+
+        If all its producers had expired, it does not read the log again, although markers are gone whose transactions
+        are open again. Rule: ``UnifiedLog.rebuildProducerState``.
+        """
+        starts_epoch = bool(np.isin(self._offset, self._state.log.epochs["first_offset"]))
+        return self._is_empty and starts_epoch
 
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]

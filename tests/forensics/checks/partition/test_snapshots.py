@@ -247,6 +247,45 @@ def test_an_expiry_of_seconds_before_a_marker_is_possible_unless_something_contr
     assert key_facts(list(findings(compared))) == [(STATE, severity)]
 
 
+@pytest.mark.parametrize(
+    ("appended_ms", "recovered_ms", "expected"),
+    [(3_000, 12_000, [(STATE, Severity.INFO)]), (13_000, 12_000, [(STATE, Severity.ERROR)]), (100, 200, [])],
+    ids=["recovered", "rolled", "recovered at once, nothing forgotten"],
+)
+def test_a_broker_that_recovers_a_log_forgets_who_was_idle_until_then(
+    tmp_path: Path, appended_ms: int, recovered_ms: int, expected: KeyFacts
+) -> None:
+    """A broker of 3.6.2 was killed and started with an expiry of 6 s: it loaded the snapshot before without them."""
+    marker = NOW + 2_700
+    log = {0: "D 1 0 0-2 @0-2 T; M 1 0 C 1 @3", 4: f"M 1 0 C 1 @4 ts {marker}", 5: f"plain @5 ts {NOW + appended_ms}"}
+    known = SnapshotEntry(1, 0, -1, -1, 0, marker, 1) if expected else snapshot_entries(log)[0]
+    folder = forge(tmp_path, log, snapshots={5: [known]})
+    taken_at(folder, 5, NOW + recovered_ms)
+    appended = (NOW + appended_ms) / 1000
+    os.utime(file_of(folder, 5), (appended, appended))
+    state = state_under(tmp_path)
+    compared = replace(state, rules=replace(state.rules, as_of_ms=NOW + DAY_MS))
+    assert key_facts([finding for finding in findings(compared) if finding.first_offset == 5]) == expected
+
+
+@pytest.mark.parametrize(
+    ("entries", "epochs", "marker", "severity"),
+    [
+        ([], {0: 0, 3: 1}, "M 1 0 A 1 @3", Severity.WARNING),
+        ([SnapshotEntry(2, 0, 0, 0, 0, NOW, 1)], {0: 0, 3: 1}, "M 1 0 A 1 @3", Severity.CRITICAL),
+        ([], {0: 0, 1: 1}, "M 1 0 A 1 @3", Severity.CRITICAL),
+        ([], {0: 0, 3: 1}, "plain @3", Severity.CRITICAL),
+    ],
+    ids=["truncated", "others known", "not at an epoch", "open"],
+)
+def test_a_follower_whose_producers_had_expired_truncates_without_reading_the_log_again(
+    tmp_path: Path, entries: list[SnapshotEntry], epochs: dict[int, int], marker: str, severity: Severity
+) -> None:
+    """A broker of 4.4.0 truncated the marker at 3, so that the transaction was open again until the next one."""
+    forge(tmp_path, f"plain @0; D 1 0 0-1 @1-2 T; {marker}", snapshots={3: entries}, leader_epochs=epochs)
+    assert (OPEN, severity) in key_facts(found_in(tmp_path))
+
+
 @pytest.mark.parametrize(("topic_id", "expected"), [(None, []), ("AAAAAAAAAAAAAAAAAAAAAQ", [MISSING])])
 def test_up_to_2_3_a_producer_without_data_in_its_epoch_expires_at_once(
     tmp_path: Path, topic_id: str | None, expected: list[str]
