@@ -236,7 +236,10 @@ class _BenignCauses:
         start = self.state.local_log_start_offset
         all_below = self.pairs["expected_last_offset"] < start
         forgotten = (expected >= 0) & (expected < start) & ((stored > expected) | ((stored < 0) & all_below))
-        return cleaned | forgotten | self._began_before(stored, expected)
+        # A cleaner stops at the last stable offset: a transaction before its end had ended, and its marker may be gone.
+        before = self.pairs["expected_last_offset"] < self.state.boundary.offset
+        ended = (stored < 0) & (expected >= 0) & (expected < self.cleaned_below) & before & self.may_be_cleaned
+        return cleaned | forgotten | ended | self._began_before(stored, expected)
 
     @property
     def _lacks_start(self) -> bool:

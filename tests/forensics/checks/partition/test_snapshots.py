@@ -269,6 +269,21 @@ def test_a_broker_that_recovers_a_log_forgets_who_was_idle_until_then(
 
 
 @pytest.mark.parametrize(
+    ("first_dirty", "marker", "expected"),
+    [(17, "gone M 1 0 A 1 @14", []), (None, "plain @14", [(OPEN, Severity.CRITICAL)])],
+    ids=["cleaned", "not cleaned"],
+)
+def test_of_a_transaction_that_was_open_at_the_first_snapshot_the_marker_may_be_cleaned(
+    tmp_path: Path, first_dirty: int | None, marker: str, expected: KeyFacts
+) -> None:
+    """A broker of 4.2.1 had stopped in the transaction; later its cleaner removed the data and the marker."""
+    (opened,) = snapshot_entries("D 1 0 0-2 @11-13 T")
+    log = {10: f"gone plain @10; gone D 1 0 0-2 @11-13 T; {marker}; plain @15-16", 17: "plain @17"}
+    forge(tmp_path, log, snapshots={14: [opened], 17: []}, first_dirty=first_dirty)
+    assert key_facts(found_in(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
     ("entries", "epochs", "marker", "severity"),
     [
         ([], {0: 0, 3: 1}, "M 1 0 A 1 @3", Severity.WARNING),
