@@ -205,16 +205,18 @@ class PartitionState:
         return (file for file in self.partition.others if file.kind == "log" and file.state in states)
 
     @cached_property
-    def _after_merged_segments(self) -> IntArray:
-        """Base offsets of segments before which a copy may lack one, because the cleaner merged it meanwhile.
+    def _around_merged_segments(self) -> tuple[IntArray, IntArray]:
+        """The last offset before and the base offset after each place where a copy may lack a segment.
 
-        The copy then has the segment before it as it was, and no merged one. Rule: ``UnifiedLog.replaceSegments``.
+        Its cleaner merged that one during the copy. The copy then has the segment before it as it was, and no merged
+        one. Rule: ``UnifiedLog.replaceSegments``.
         """
         segments, bases = self.log.segments, [segment.base_offset or 0 for segment in self.partition.segments]
         after: IntArray = np.array(bases, "i8")[segments["segment"][1:]]
         is_cleaned = segments["first_offset"][:-1] < self.first_uncompacted_offset
         lacks_end: BoolArray = segments["highest_offset"][:-1] + 1 < after
-        return np.extract(is_cleaned & lacks_end, after)
+        is_place = is_cleaned & lacks_end
+        return np.extract(is_place, segments["highest_offset"][:-1]), np.extract(is_place, after)
 
     def may_lack_merged_segment(self, first_offset: int, last_offset: int) -> bool:
         """Return whether the copy of a running broker may lack a segment between two offsets, which its cleaner merged.
@@ -223,8 +225,13 @@ class PartitionState:
             first_offset: offset of a batch that the log has.
             last_offset: a later offset.
         """
-        after = self._after_merged_segments
+        _, after = self._around_merged_segments
         return self.may_be_cleaned_in_copy and bool(((first_offset < after) & (after <= last_offset)).any())
+
+    def may_lack_merged_offset(self, offset: int) -> bool:
+        """Return whether an offset may be in a segment that :meth:`may_lack_merged_segment` tells of."""
+        before, after = self._around_merged_segments
+        return self.may_be_cleaned_in_copy and bool(((before < offset) & (offset < after)).any())
 
     def kept_until(self, newest_ms: int = NO_TIME) -> int:
         """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.

@@ -12,6 +12,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import DELETE_RETENTION
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.partition.partition_state import MERGED_IN_COPY
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.key_differences import KeyDifference, KeyLoss
@@ -105,7 +106,7 @@ def _of_key(comparison: Comparison, difference: KeyDifference) -> Finding:
         },
         severity=_severity(difference),
         cause="replica-divergence" if _is_reported(comparison, difference) else None,
-        exactness=Exactness.APPROXIMATE if difference.lost is KeyLoss.KEY else Exactness.EXACT,
+        exactness=_exactness(difference),
         benign=_benign(difference),
     )
 
@@ -119,9 +120,20 @@ def _is_reported(comparison: Comparison, difference: KeyDifference) -> bool:
 
 def _severity(difference: KeyDifference) -> Severity | None:
     """Return a lower severity if the key may have been deleted."""
-    if _may_lack_tombstone(difference):
+    if _may_lack_tombstone(difference) or _may_lack_segment(difference):
         return Severity.INFO
     return Severity.WARNING if difference.lost is KeyLoss.KEY and _may_be_deleted(difference) else None
+
+
+def _exactness(difference: KeyDifference) -> Exactness:
+    if _may_lack_segment(difference):
+        return Exactness.UNVERIFIABLE
+    return Exactness.APPROXIMATE if difference.lost is KeyLoss.KEY else Exactness.EXACT
+
+
+def _may_lack_segment(difference: KeyDifference) -> bool:
+    """Return whether the copy of the replica without the record may lack its segment."""
+    return difference.lacking.state.may_lack_merged_offset(difference.offset)
 
 
 def _may_be_deleted(difference: KeyDifference) -> bool:
@@ -144,6 +156,8 @@ def _may_lack_tombstone(difference: KeyDifference) -> bool:
 
 def _benign(difference: KeyDifference) -> tuple[str, ...]:
     newer = f"newer record of the key on {difference.lacking.name}: no, none committed up to its end"
+    if _may_lack_segment(difference):
+        return newer, f"{MERGED_IN_COPY}: likely, {difference.lacking.name} lacks the segment with this offset"
     if difference.lost is KeyLoss.KEY:
         retention = difference.having.state.rules.delete_retention
         limit = f"{DELETE_RETENTION} = {retention.number}, {retention.source}"

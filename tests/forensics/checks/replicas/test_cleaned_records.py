@@ -129,6 +129,7 @@ def test_other_records_at_the_same_offset_are_found(tmp_path: Path) -> None:
 
 
 REST = {3: WRITTEN[3]}
+MERGED: Records = {0: [(b"a", b"0"), (b"b", b"1")], 3: [(b"a", b"3")], 6: [(b"c", b"6")]}
 TWO_SECONDS = Setting("delete.retention.ms", "2000", "metadata", "topic t")
 LOSSES: dict[str, tuple[str, Records, tuple[int, int], str]] = {
     "newest value": ("plain @0-2; plain @3-5 cnt 1", {0: WRITTEN[0], 3: [(b"d", b"5")]}, (0, 4), "value"),
@@ -145,6 +146,27 @@ def test_what_cleaning_lost_of_a_key_is_found(
     assert brief(findings) == [(KEY, Severity.ERROR, *offsets)]
     assert findings[0].exactness is (Exactness.APPROXIMATE if lost == "key" else Exactness.EXACT)
     assert "broker-2" in str(findings[0].evidence["replica"])
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "left", "severity"),
+    [
+        (False, "plain @0-1", Severity.INFO),
+        (True, "plain @0-1", Severity.ERROR),
+        (False, "plain @0-1; plain @4", Severity.ERROR),
+    ],
+    ids=["merged during the copy", "stopped in order", "not in the missing segment"],
+)
+def test_a_copy_may_lack_the_segment_of_a_record(
+    tmp_path: Path, clean_shutdown: bool, left: str, severity: Severity
+) -> None:
+    """The copy of a broker of 4.4.0 had the first segment as it was, and the next one, merged into it, no more."""
+    written = {0: "plain @0-1", 3: "plain @3", 6: "plain @6"}
+    second = {"records": {**MERGED, 4: [(b"d", b"4")]}, "first_dirty": 6, "clean_shutdown": clean_shutdown}
+    forged(tmp_path, (written, {"records": MERGED}), ({0: left, 6: written[6]}, second))
+    assert brief([finding for finding in findings(compare(tmp_path)) if finding.evidence["key"] == b"a".hex()]) == [
+        (KEY, severity, 0, 3)
+    ]
 
 
 @pytest.mark.parametrize(
