@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK, MAX_CHUNK_BYTES = 8192, 64 << 20
-# Rows and bytes from which a group of record batches is large enough.
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24
+# Rows and bytes from which a group of record batches is large enough. Three are in memory, one of them also as written.
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 23
 Row = Sequence[Any]
 ArrowParts = Iterable["pa.RecordBatch | Iterable[Row]"]
 
