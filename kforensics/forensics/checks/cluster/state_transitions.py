@@ -107,19 +107,29 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 def _illegal(cluster: Cluster, coordinator: int, issue: StateIssue) -> PlacedFinding:
     is_unapplied = issue.step is StateStep.UNAPPLIED
+    is_repeated = is_unapplied and _says_the_same(issue.before, issue.record)
+    unapplied = "likely, both say the same" if is_repeated else "possible" if is_unapplied else "no"
     return cluster.at_record(
         coordinator,
         issue.record,
         CODES["txnlog-illegal-transition"],
         f"Illegal transition of transactional id {issue.record.transactional_id!r} from {_state(issue.before)} to "
         f"{_state(issue.record)}.",
-        severity=Severity.WARNING if is_unapplied else None,
+        severity=Severity.INFO if is_repeated else Severity.WARNING if is_unapplied else None,
         evidence=_leader_epochs(issue),
         benign=(
-            f"previous record stored, but not acknowledged and not applied: {'possible' if is_unapplied else 'no'}",
+            f"previous record stored, but not acknowledged and not applied: {unapplied}",
             "rules of a later release: not known up to 4.4",
         ),
     )
+
+
+def _says_the_same(before: StateRecord | None, record: StateRecord) -> bool:
+    """Return whether two records differ at most in their times: the client has sent its request again."""
+    if before is None:
+        return False
+    names = ("status", "producer_id", "producer_epoch", "timeout_ms", "partitions")
+    return all(getattr(before, name) == getattr(record, name) for name in names)
 
 
 def _state(record: StateRecord | None) -> str:
