@@ -282,6 +282,26 @@ def test_a_topic_is_evaluated_as_among_the_others() -> None:
         assert said == {place: rows for place, rows in expected.items() if place.topic == topic} != {}
 
 
+def test_of_a_selected_topic_the_same_is_found(sample: Sample) -> None:
+    """Metadata, coordinators and checkpoints count, too, if only a topic is selected."""
+
+    def alarms(audited_here: Audited) -> dict[str | None, list[tuple[object, ...]]]:
+        by_topic = defaultdict[str | None, list[tuple[object, ...]]](list)
+        for result in audited_here.results:
+            by_topic[result.place.topic] += [
+                (one.code.name, one.severity, one.first_offset, one.message, result.folder)
+                for one in result.findings
+                if one.severity >= Severity.WARNING
+            ]
+        return {topic: sorted(found) for topic, found in by_topic.items() if found}
+
+    # Findings on internal topics are about other topics, which are not read then.
+    alarming = {topic: found for topic, found in alarms(sample.audited).items() if topic and topic[:2] != "__"}
+    for topic, found in alarming.items():
+        selected = investigated(SAMPLES / sample.name, as_of_ms=taken_ms(sample.name) + HOUR_MS, topics=(topic,))
+        assert alarms(Audited.of(selected)) == {topic: found}
+
+
 def test_no_transaction_hangs_that_its_coordinator_has_as_ongoing() -> None:
     ended = run("lso", "--quiet", "--as-of", AS_OF, V0)
     (blocked,) = [line for line in ended.lines if "producer 16" in line and "blocked by" in line]

@@ -69,18 +69,23 @@ class PartitionElections:
     elections: tuple[Election, ...]
 
 
-def copies_among(partitions: Sequence[Partition], clusters: Clusters) -> Iterator[Copies]:
+def copies_among(
+    partitions: Sequence[Partition], clusters: Clusters, others: Sequence[Partition] = ()
+) -> Iterator[Copies]:
     """Yield the partitions that have several copies, cluster by cluster.
 
     If one broker has several copies, taken at different times, the newest one is used.
 
     Args:
-        partitions: all partitions of some clusters.
+        partitions: all partitions of some clusters, or those that are selected.
         clusters: all clusters.
+        others: partitions whose copies are not compared, but whose metadata logs tell of elections.
     """
+    around = _by_cluster(others, clusters)
     for name, members in _by_cluster(partitions, clusters).items():
         groups = _groups(members)
-        yield from _copies(name, groups, partition_elections(members, clusters) if groups else ())
+        known = partition_elections((*members, *around[name]), clusters) if groups else ()
+        yield from _copies(name, groups, known)
 
 
 def copies_of(

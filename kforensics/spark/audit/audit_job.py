@@ -161,7 +161,8 @@ class _Job:
         partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
         spread = by_slot(partitions, tasks, "hash(number)") if kind == "keys" else partitions
         send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
-        metadata = by_slot(mapped(partitions, [_metadata], NUMBERED), 1, "number").sortWithinPartitions("number")
+        everything = self.frame.where(self.frame.kind.isin(PARTITION, CONTEXT))
+        metadata = by_slot(mapped(everything, [_metadata], NUMBERED), 1, "number").sortWithinPartitions("number")
         send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
         sent = self._read("keys", spread, send) if kind == "keys" else mapped(spread, [send], SCHEMA)
         arriving = _union([sent, mapped(metadata, [send_metadata], SCHEMA)])
