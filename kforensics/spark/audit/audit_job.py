@@ -161,7 +161,8 @@ class _Job:
         partitions, rules = self.frame.where(self.frame.kind == PARTITION), self.scope.rules
         spread = by_slot(partitions, tasks, "hash(number)") if kind == "keys" else partitions
         send = partial(_sent, kind=kind, tasks=tasks, rules=rules)
-        everything = self.frame.where(self.frame.kind.isin(PARTITION, CONTEXT))
+        kinds = (PARTITION, CONTEXT) if self.around else (PARTITION,)
+        everything = self.frame.where(self.frame.kind.isin(*kinds))
         metadata = by_slot(mapped(everything, [_metadata], NUMBERED), 1, "number").sortWithinPartitions("number")
         send_metadata = partial(_sent_metadata, kind=kind, clusters=clusters, tasks=tasks)
         sent = self._read("keys", spread, send) if kind == "keys" else mapped(spread, [send], SCHEMA)

@@ -281,6 +281,7 @@ def test_settings_are_those_of_the_audit_in_process(
             ("transactions-v0/broker-1/hanging-0/00000000000000000000.log", ()),
             ("groups", ("__consumer_offsets",)),
             ("unclean-election", ("lossy",)),
+            ("replication", ("unclean",)),
             ("unclean-election/broker-3/lossy-0", ()),
             ("producer-expiry", ("gap",)),
             ("remote-retention", ("kept",)),
