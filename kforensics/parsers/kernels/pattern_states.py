@@ -139,7 +139,7 @@ class _Automaton:
 
 
 def _characters(operation: Any, argument: Any, flags: int) -> int:
-    """Return the characters of ASCII that one item of a pattern stands for, as the bits of a number."""
+    """Return the characters of ASCII that one item of a pattern means, as the bits of a number."""
     if operation is _constants.ANY:
         return EVERYTHING if flags & re.DOTALL else EVERYTHING & ~LINE_FEED
     if operation is _constants.NOT_LITERAL:
@@ -197,7 +197,7 @@ class _Table:
             self._append(*self._open.pop(0))
 
     def _equivalent_symbols(self) -> list[list[int]]:
-        """Return groups of characters that nothing in the pattern tells apart."""
+        """Return groups of characters between which nothing in the pattern distinguishes."""
         masks = {WORD, *(mask for moves in self._automaton.moves for mask, _ in moves)}
         groups: dict[tuple[bool, ...], list[int]] = {}
         for code in range(ASCII):
