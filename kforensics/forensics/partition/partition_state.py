@@ -229,7 +229,7 @@ class PartitionState:
         return self.may_be_cleaned_in_copy and bool(((first_offset < after) & (after <= last_offset)).any())
 
     def may_lack_merged_offset(self, offset: int) -> bool:
-        """Return whether an offset may be in a segment such as :meth:`may_lack_merged_segment` looks for."""
+        """Return whether an offset may be in a segment that the cleaner merged during the copy."""
         before, after = self._around_merged_segments
         return self.may_be_cleaned_in_copy and bool(((before < offset) & (offset < after)).any())
 

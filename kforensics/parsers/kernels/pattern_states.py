@@ -197,7 +197,7 @@ class _Table:
             self._append(*self._open.pop(0))
 
     def _equivalent_symbols(self) -> list[list[int]]:
-        """Return groups of characters between which nothing in the pattern distinguishes."""
+        """Return groups of characters that the pattern treats alike."""
         masks = {WORD, *(mask for moves in self._automaton.moves for mask, _ in moves)}
         groups: dict[tuple[bool, ...], list[int]] = {}
         for code in range(ASCII):
