@@ -19,7 +19,7 @@ from kforensics.analyses.pool import Advance, copy_results, partition_results
 from kforensics.analyses.without_records import refuse_without_records
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
-from kforensics.forensics.audit.copies import Copies, copies_among
+from kforensics.forensics.audit.copies import copies_among, copies_of
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas, evaluate_topic_duplicates
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.incidents import IncidentSummary
@@ -105,12 +105,8 @@ def audit_size(investigation: Investigation, request: AuditRequest) -> int:
     """Return how many bytes :func:`audit_results` reads."""
     partitions = investigation.partitions
     neighbors = investigation.neighbors if request.checks == "all" else ()
-    copies = _copies(investigation) if request.copies else ()
+    copies = copies_of(partitions, investigation.clusters) if request.copies else ()
     return sum(item.size for item in (*partitions, *neighbors, *copies))
-
-
-def _copies(investigation: Investigation) -> Iterator[Copies]:
-    return copies_among(investigation.partitions, investigation.clusters, investigation.neighbors)
 
 
 def audit_results(
@@ -138,7 +134,7 @@ def audit_results(
         refuse_without_records(partitions, "--records")
     comparisons: list[PartitionResult] = []
     if request.copies:
-        copies = _copies(investigation)
+        copies = copies_among(partitions, investigation.clusters, investigation.neighbors)
         comparisons += copy_results(copies, rules, advance, processes=_processes(investigation, request))
     verdicts = replica_verdicts(comparisons)
     results = _partitions(investigation, request, advance, summaries)

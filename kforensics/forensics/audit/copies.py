@@ -79,7 +79,7 @@ def copies_among(
     Args:
         partitions: all partitions of some clusters, or those that are selected.
         clusters: all clusters.
-        others: partitions whose copies are not compared, but whose metadata logs tell of elections.
+        others: partitions whose copies are not compared; the metadata logs among them count, too.
     """
     around = _by_cluster(others, clusters)
     for name, members in _by_cluster(partitions, clusters).items():

@@ -45,8 +45,10 @@ class BlockFilter:
         offsets = selection.offsets
         self._end = offsets.end if offsets and offsets.end is not None and offsets.end <= MAX_INT64 else None
         self._is_beyond = self._ahead = self.is_finished = False
-        self._key, self._function = _literal(selection.key), _key_function(selection.key)
-        self._states = compile_states(selection.key) if selection.key and not self._key else None
+        self._key = _literal(selection.key) if selection.key else None
+        pattern = None if self._key else selection.key
+        self._states = compile_states(pattern) if pattern else None
+        self._function = _key_function(pattern) if pattern else None
 
     def prepare(self, request: Request) -> None:
         """Put the rules for records into a request."""
@@ -127,19 +129,17 @@ class Headers:
         return self._columns[:, getattr(HEADER_COLUMN, name)]
 
 
-def _literal(pattern: re.Pattern[str] | None) -> tuple[bool, ctypes.Array[ctypes.c_char]] | None:
+def _literal(pattern: re.Pattern[str]) -> tuple[bool, ctypes.Array[ctypes.c_char]] | None:
     """Return whether a key has to begin with a text or may contain it anywhere, and the text; None if it is no text."""
-    match = LITERAL.fullmatch(pattern.pattern) if pattern else None
+    match = LITERAL.fullmatch(pattern.pattern)
     if match is None:
         return None
     text = re.sub(r"\\(.)", r"\1", match[2]).encode()
     return bool(match[1]), ctypes.create_string_buffer(text, len(text) + SLACK)
 
 
-def _key_function(pattern: re.Pattern[str] | None) -> Any:
-    """Return a C function that searches for a pattern in a key, None if the pattern is only text."""
-    if pattern is None or _literal(pattern):
-        return None
+def _key_function(pattern: re.Pattern[str]) -> Any:
+    """Return a C function that searches for a pattern in a key."""
     search, string_at = pattern.search, ctypes.string_at
 
     def matches(address: int, size: int) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 from re import _constants, _parser  # type: ignore[attr-defined]  # not public: the tests compare the result with re
 from typing import Any
 
@@ -24,7 +25,7 @@ NO_MATCH, MATCH, START = range(3)
 MAX_STATES = 1000
 MAX_NODES = 2000
 EVERYTHING = (1 << ASCII) - 1
-LINE_FEED = 1 << ord("\n")
+LINE_FEED = ord("\n")
 WORD = sum(1 << code for code in range(ASCII) if chr(code).isalnum() or chr(code) == "_")
 UNSUPPORTED_FLAGS = re.MULTILINE | re.LOCALE
 ANYWHERE, AT_START, BEFORE_END, AT_END, AT_BOUNDARY = range(5)
@@ -49,6 +50,7 @@ class _UnsupportedError(Exception):
     """The pattern contains something that a table cannot express."""
 
 
+@lru_cache(maxsize=8)  # a command searches many logs for the same pattern
 def compile_states(pattern: re.Pattern[str]) -> array[int] | None:
     """Return the table of a pattern, None if the pattern cannot be expressed by one.
 
@@ -141,7 +143,7 @@ class _Automaton:
 def _characters(operation: Any, argument: Any, flags: int) -> int:
     """Return the characters of ASCII that one item of a pattern means, as the bits of a number."""
     if operation is _constants.ANY:
-        return EVERYTHING if flags & re.DOTALL else EVERYTHING & ~LINE_FEED
+        return EVERYTHING if flags & re.DOTALL else EVERYTHING & ~(1 << LINE_FEED)
     if operation is _constants.NOT_LITERAL:
         return EVERYTHING & ~_range(argument, argument, flags)
     if operation is not _constants.IN:
@@ -214,7 +216,7 @@ class _Table:
             state = self._after(nodes, before_word if is_word else elsewhere, codes[0])
             for code in codes:
                 row[code] = state
-        row[LAST_LINE_FEED] = self._after(nodes, elsewhere | {BEFORE_END}, ord("\n"))
+        row[LAST_LINE_FEED] = self._after(nodes, elsewhere | {BEFORE_END}, LINE_FEED)
         is_found = 0 in self._automaton.reachable(nodes, elsewhere | {BEFORE_END, AT_END})
         row[END] = MATCH if is_found else NO_MATCH
         self.numbers.extend(row)

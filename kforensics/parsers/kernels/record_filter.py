@@ -5,10 +5,16 @@ from __future__ import annotations
 from kforensics.parsers.kernels.compiler import compiled, inlined
 from kforensics.parsers.kernels.decoded_fields import get_field
 from kforensics.parsers.kernels.intrinsics import call_key_filter, get_slot, load8, load16, set_slot
-from kforensics.parsers.kernels.pattern_states import ASCII, END, LAST_LINE_FEED, MATCH, START, SYMBOLS
+from kforensics.parsers.kernels.pattern_states import (
+    ASCII,
+    END,
+    LAST_LINE_FEED,
+    LINE_FEED,
+    MATCH,
+    START,
+    SYMBOLS,
+)
 from kforensics.parsers.kernels.request import FIELD, SLOT
-
-LINE_FEED = 10
 
 
 @inlined

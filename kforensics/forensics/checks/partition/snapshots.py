@@ -267,11 +267,14 @@ class _ComparedSnapshot:
         if merged:
             finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)
             return replace(finding, exactness=Exactness.UNVERIFIABLE)
-        has_ended = bool(have_marker_since(self._state, np.array([row["producer_id"]], "i8"), self._offset)[0])
-        if not self._was_truncated_without_producers or not has_ended:
+        if not (self._was_truncated_without_producers and self._has_ended(row)):
             return self._finding("snapshot-open-txn-mismatch", message, row, benign)
         truncated = "log truncated by a follower whose producers had expired: likely, and the transaction has ended"
         return self._finding("snapshot-open-txn-mismatch", message, row, (*benign, truncated), Severity.WARNING)
+
+    def _has_ended(self, row: Row) -> bool:
+        producer_ids = np.array([row["producer_id"]], "i8")
+        return bool(have_marker_since(self._state, producer_ids, self._offset)[0])
 
     @property
     def _was_truncated_without_producers(self) -> bool:
@@ -280,8 +283,7 @@ class _ComparedSnapshot:
         If all its producers had expired, it does not read the log again, although markers are gone whose transactions
         are open again. Rule: ``UnifiedLog.rebuildProducerState``.
         """
-        starts_epoch = bool(np.isin(self._offset, self._state.log.epochs["first_offset"]))
-        return self._is_empty and starts_epoch
+        return self._is_empty and self._offset in self._state.log.epochs["first_offset"]
 
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]
