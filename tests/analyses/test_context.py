@@ -297,9 +297,10 @@ def test_of_a_selected_topic_the_same_is_found(sample: Sample) -> None:
 
     # Findings on internal topics are about other topics, which are not read then.
     alarming = {topic: found for topic, found in alarms(sample.audited).items() if topic and topic[:2] != "__"}
-    for topic, found in alarming.items():
+    # The damaged sample has hundreds of topics, each a file for itself, which no other decides about.
+    for topic in some(sorted(alarming), len(alarming) // 12 or 1):
         selected = investigated(SAMPLES / sample.name, as_of_ms=taken_ms(sample.name) + HOUR_MS, topics=(topic,))
-        assert alarms(Audited.of(selected)) == {topic: found}
+        assert alarms(Audited.of(selected)) == {topic: alarming[topic]}
 
 
 def test_no_transaction_hangs_that_its_coordinator_has_as_ongoing() -> None:
