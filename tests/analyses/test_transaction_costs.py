@@ -109,6 +109,32 @@ def test_every_step_has_its_time(tmp_path: Path) -> None:
     assert three["fitted_end_ms"] == pytest.approx(16)
 
 
+def test_throughput_and_share_of_the_end_are_those_of_a_typical_transaction(tmp_path: Path) -> None:
+    """Two records a partition; from the start to the Complete record it takes 108 ms with one and 116 ms with three."""
+    rows = _costs(_forged(tmp_path / "o", 1, 3, 3, 3))
+    one, three = (row for row in rows if row["grouped_by"] == "partitions")
+    assert (one["records_per_second"], one["end_share"]) == pytest.approx((2 / 0.108, 8 / 108))
+    assert (three["records_per_second"], three["end_share"]) == pytest.approx((6 / 0.116, 16 / 116))
+    # The median of four, of which three are equal.
+    assert _whole(rows)["records_per_second"] == pytest.approx(6 / 0.116)
+    by_size = [row for row in rows if row["grouped_by"] == "records"]
+    assert [(row["least"], row["most"], row["records"]) for row in by_size] == [(1, 9, 20)]
+    assert by_size[0]["records_per_second"] == pytest.approx(6 / 0.116)
+
+
+def test_percentiles_are_times_that_a_transaction_took(tmp_path: Path) -> None:
+    """Of ten transactions with 1 to 10 partitions: the fifth, the ninth and the slowest one."""
+    whole = _whole(_costs(_forged(tmp_path / "o", *range(1, 11))))
+    named = {step: [whole[f"{step}_p{percent}_ms"] for percent in (50, 90, 99)] for step in STEPS}
+    assert named == {
+        "begin": [2, 2, 2],
+        "prepare": [3, 3, 3],
+        "markers": [16, 32, 36],
+        "complete": [5, 5, 5],
+        "end": [24, 40, 44],
+    }
+
+
 def test_one_number_of_partitions_fits_no_line(tmp_path: Path) -> None:
     folder = _forged(tmp_path / "o", 2, 2)
     whole = _whole(_costs(folder))
