@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
@@ -34,6 +34,8 @@ MAX_TRANSACTIONS, MAX_PARTITIONS = 30, 40
 SQUARE_HEIGHT = 20
 # By the column atomic. None: the transaction is still open.
 URGENCY = {"no": 0, "pending": 1, None: 1, "unverifiable": 2, "yes": 3}
+# The steps of a transaction whose times the files have, in order.
+STEP_COLORS = {"begin": "#72b7b2", "prepare": "#eeca3b", "markers": "#f58518", "complete": "#b279a2"}
 NOT_AT_COORDINATOR = "not at the coordinator"
 Row = dict[str, Any]
 
@@ -182,6 +184,9 @@ def _outcome_without_data(row: Row) -> str:
 def transaction_costs(costs: Tabular) -> Plot:
     """Return the time that transactions need to end by their number of partitions, with the line that fits it.
 
+    Dashed lines show the median time of each step: to begin, to write the first marker, to write the others, and to
+    complete.
+
     Args:
         costs: the table ``transaction_costs`` of one cluster.
 
@@ -203,13 +208,27 @@ def transaction_costs(costs: Tabular) -> Plot:
     ]
     line: ChartRows = [{"partitions": row["least"], "fitted": row["fitted_end_ms"]} for row in groups]
     x = alt.X("partitions:Q", title="partitions of the transaction", axis=alt.Axis(format="d", tickMinStep=1))
-    title = "from the decision to the Complete record (ms): half, and up to 90 %"
+    title = "ms from the decision to its end: median to p90"
     base = alt.Chart(chart_data(times)).encode(x=x, tooltip=tooltips("partitions", "transactions", "p50", "p90", "p99"))
     spread = base.mark_rule(color="#9aa5b1", strokeWidth=3).encode(y=alt.Y("p50:Q", title=title), y2="p90:Q")
     points = base.mark_point(filled=True, size=80, color="#4c78a8").encode(y="p50:Q")
     fitted = [row for row in line if row["fitted"] is not None]
     drawn = alt.Chart(chart_data(fitted)).mark_line(color="#e45756").encode(x=x, y="fitted:Q")
-    return make_plot([drawn, spread, points], "Costs of transactions", _cost_lines(rows))
+    return make_plot([_step_lines(groups, x), drawn, spread, points], "Costs of transactions", _cost_lines(rows))
+
+
+def _step_lines(groups: Sequence[Row], x: alt.X) -> alt.Chart:
+    """Return a line for each step of a transaction that has times."""
+    medians: ChartRows = [
+        {"partitions": row["least"], "step": step, "ms": row[f"{step}_p50_ms"]}
+        for step in STEP_COLORS
+        for row in groups
+        if row[f"{step}_p50_ms"] is not None
+    ]
+    colors = alt.Scale(domain=list(STEP_COLORS), range=list(STEP_COLORS.values()))
+    color = alt.Color("step:N", title="median of a step", scale=colors, sort=list(STEP_COLORS))
+    encodings = {"x": x, "y": "ms:Q", "color": color, "tooltip": tooltips("partitions", "step", "ms")}
+    return alt.Chart(chart_data(medians)).mark_line(strokeDash=[4, 2], point=True).encode(**encodings)
 
 
 def _cost_lines(rows: list[Row]) -> Iterator[str]:
