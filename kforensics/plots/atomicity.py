@@ -228,7 +228,8 @@ def _step_lines(groups: Sequence[Row], x: alt.X) -> alt.Chart:
     colors = alt.Scale(domain=list(STEP_COLORS), range=list(STEP_COLORS.values()))
     color = alt.Color("step:N", title="median of a step", scale=colors, sort=list(STEP_COLORS))
     encodings = {"x": x, "y": "ms:Q", "color": color, "tooltip": tooltips("partitions", "step", "ms")}
-    return alt.Chart(chart_data(medians)).mark_line(strokeDash=[4, 2], point=True).encode(**encodings)
+    lines: alt.Chart = alt.Chart(chart_data(medians)).mark_line(strokeDash=[4, 2], point=True).encode(**encodings)
+    return lines
 
 
 def _cost_lines(rows: list[Row]) -> Iterator[str]:
