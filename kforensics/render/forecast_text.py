@@ -43,7 +43,8 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     yield from _effects("with a warning or an error in its log", [pair for pair in every if not pair[1].silent], screen)
     if forecast.outcome == STARTS:
         yield from _partitions(forecast, screen)
-    for number, (text, command) in enumerate(remedies(forecast) if _is_bad(forecast, every) else (), 1):
+    steps = remedies(forecast, screen.again(forecast.log_dirs)) if _is_bad(forecast, every) else []
+    for number, (text, command) in enumerate(steps, 1):
         if number == 1:
             yield "before the start:"
         yield Line(f"  {number}. {printable(text)}", hang=5)

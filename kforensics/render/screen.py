@@ -106,11 +106,19 @@ class Screen:
         Args:
             options: the words of the options, such as ``--all``; they replace options of the same name.
         """
-        name = chain.from_iterable(self.command[:1])
         named = {word for word in options if word.startswith("--")}
-        given = chain.from_iterable(words for words in self.command[1:] if not named.intersection(words[:1]))
-        words = map(shell_word, ("kforensics", *name, *options, *given))
-        yield Line(f"  {COMMAND}{' '.join(words)}", "command")
+        given = (words for words in self.command[1:] if not named.intersection(words[:1]))
+        yield Line(f"  {COMMAND}{_command_line((*self.command[:1], options, *given))}", "command")
+
+    def again(self, paths: Iterable[str]) -> str:
+        """Return this command, with all its options, for some of its paths.
+
+        Args:
+            paths: the paths in place of those that were given.
+        """
+        *given, _ = self.command
+        named = tuple(paths)
+        return _command_line((*given, ("--", *named) if any(path.startswith("-") for path in named) else named))
 
     def in_zone(self, line: str) -> str:
         """Return a line with its times in the zone."""
@@ -226,6 +234,11 @@ def advice_lines(label: str, advice: str, indent: int) -> Iterator[Line]:
             text = text.rstrip(",:") + ":"
         if text:
             yield Line(f"{start}{text}", hang=hang)
+
+
+def _command_line(command: Iterable[tuple[str, ...]]) -> str:
+    """Return a command of this package as a shell takes it."""
+    return " ".join(map(shell_word, ("kforensics", *chain.from_iterable(command))))
 
 
 def _indent(text: str) -> int:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,6 +50,25 @@ def test_a_refusal_names_the_exception_and_what_to_do(tmp_path: Path) -> None:
     assert "org.apache.kafka.common.KafkaException: Found directory" in ended.text
     assert f"$ mv {folder}/backup /path/outside/" in ended.text
     assert "the next one recovers all logs" in ended.text  # it loses the marker of the clean shutdown
+
+
+def test_the_last_step_repeats_the_command_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pasted, it gives the same answer: for the same release, and for this broker's directories only."""
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    _doctored("folder-backup", folder)
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "k.toml"
+    config.write_text('[forecast]\nrelease = "4.0"\n', "utf-8")
+    for options, expected in (
+        (("--release", "3.9.1", "--fail-on", "never"), "--release 3.9.1 --fail-on never"),
+        (("--config", "k.toml"), "--release 4.0 --config k.toml"),
+    ):
+        ended = run("forecast", *options, "a b")
+        last = ended.lines[-1].strip()
+        assert last == f"$ kforensics forecast {expected} 'a b/data'"
+        again = run(*shlex.split(last.removeprefix("$ kforensics ")))
+        assert (again.code, again.text) == (ended.code, ended.text)
 
 
 def test_what_happens_without_a_word_comes_first(tmp_path: Path) -> None:

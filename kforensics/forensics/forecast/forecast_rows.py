@@ -110,8 +110,13 @@ def _effect_row(forecast: BrokerForecast, partition: PartitionForecast | None, e
     return (forecast.node_id, log_dir, topic, number, *what, *offsets, None, effect.detail, effect.path)
 
 
-def remedies(forecast: BrokerForecast) -> list[Remedy]:
-    """Return what to do before the start, in the order in which it has to be done, each step once."""
+def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
+    """Return what to do before the start, in the order in which it has to be done, each step once.
+
+    Args:
+        forecast: the forecast.
+        again: the command that repeats it, with its options: another release may have other rules.
+    """
     steps: list[Remedy | None] = [_of_refusal(refusal) for refusal in forecast.refusals]
     every = list(forecast.all_effects())
     steps += [_of_effect(effect) for _, effect in every if effect.kind in ("stray", "nothing-served")]
@@ -128,8 +133,7 @@ def remedies(forecast: BrokerForecast) -> list[Remedy]:
         sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
         copy = f"cp --archive --sparse=always {sources} /path/with/space/"
         remedies.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
-        again = f"kforensics forecast {sources}"
-        remedies.append(Remedy("Then ask again, and start the broker when the answer is as it should be.", again))
+        remedies.append(Remedy("Run forecast again. Start the broker only when it shows what you expect.", again))
     return remedies
 
 
