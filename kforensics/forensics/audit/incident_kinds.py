@@ -1,13 +1,13 @@
 """Which findings are of one incident: the kinds of incidents, and what two findings of one incident have in common.
 
-This is the only statement of the rule. A finding belongs to the kind that lists its code. Findings of a kind with equal
+A finding belongs to the kind that lists its code. Findings of a kind with equal
 keys are one incident. A finding that follows from another one of the same partition joins the incident of that one:
-its ``cause`` or ``CASCADES`` says so. Two incidents are one if evidence links their keys (:func:`links`).
+its ``cause`` or ``CASCADES`` says so. Two incidents are one if evidence links their keys (``incident_links``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,7 +24,6 @@ __all__ = [
     "PlacedEvidence",
     "key_of",
     "kind_of",
-    "links",
 ]
 
 # Kind, cluster, and the values that findings of an incident have in common.
@@ -324,30 +323,6 @@ def key_of(placed: PlacedEvidence) -> IncidentKey:
     """Return the key of the incident of a finding that follows from no other finding."""
     kind = kind_of(placed.finding)
     return kind.name, placed.cluster, *kind.key(placed)
-
-
-def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
-    """Yield further keys of the incident of a finding, by its evidence; incidents that share one are the same.
-
-    Args:
-        placed: the finding.
-        key: its key; kinds by producer also have the transactional id, which keeps its name with a new producer id.
-    """
-    kind, cluster = key[:2]
-    evidence, code = placed.finding.evidence, placed.finding.code.name
-    if isinstance(name := evidence.get("transactional_id"), str):
-        yield kind, cluster, "transactional id", name
-    if code == "unclean-election-loss":
-        yield from (("committed", cluster, group, offset) for group, offset in evidence.get("groups", {}).items())
-    if code in ("unclean-election-loss", "atomicity-marker-missing") and "leader_epoch" in evidence:
-        yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
-    # What has lost its marker is ended by that of a later transaction.
-    if code in ("atomicity-marker-missing", "txn-foreign-data-absorbed"):
-        yield "unended", cluster, *placed.topic_partition, placed.finding.producer_id
-    if code == "eos-offset-beyond-log":
-        yield "committed", cluster, evidence.get("group"), evidence.get("committed")
-    if code == "replica-divergence" and (epochs := evidence.get("leader_epochs_of_others")):
-        yield from (("led", cluster, *placed.topic_partition, epoch) for epoch in {epochs[0], epochs[-1]})
 
 
 def same_batch(finding: Finding) -> object:

@@ -11,9 +11,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import pairwise
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from kforensics.forensics.audit.incident_kinds import (
     CASCADES,
@@ -23,9 +22,9 @@ from kforensics.forensics.audit.incident_kinds import (
     PlacedEvidence,
     key_of,
     kind_of,
-    links,
     same_batch,
 )
+from kforensics.forensics.audit.incident_links import Edges, failovers, links, outages
 from kforensics.forensics.audit.incident_parts import IDENTITY, MAX_EXAMPLES, NO_EFFECT, Effect, Incident, first_values
 from kforensics.forensics.audit.incident_text import epochs_of, incident_text, listed, partition_list
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -40,13 +39,10 @@ from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["IncidentSummary"]
 
-# Elections of one leader within this time are one failover.
-FAILOVER_MS = 30_000
 ID_BYTES = 5
 CODE_RANKS = {code: rank for rank, code in enumerate(dict.fromkeys(code for kind in KINDS for code in kind.codes))}
 # Kinds whose findings are of one incident if they are about the same batch of a producer.
 SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
-Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
 REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
 # Columns with the parts of an effect, in their order.
 EFFECTS = ("hidden_records", "lost_records", "repeated_records")
@@ -137,7 +133,7 @@ class IncidentSummary:
 
     def _joined(self) -> Iterator[tuple[list[IncidentKey], Incident]]:
         """Yield the incidents, those that evidence links as one, each with its keys; the first key decides its kind."""
-        roots = _roots(self.incidents, self.edges | _failovers(self.incidents))
+        roots = _roots(self.incidents, self.edges | failovers(self.incidents) | outages(self.edges))
         members: dict[IncidentKey, list[IncidentKey]] = {}
         for key in self.incidents:
             members.setdefault(roots[key], []).append(key)
@@ -217,16 +213,6 @@ def _same_batches(placed: Sequence[PlacedEvidence], keys: Sequence[IncidentKey])
         if common is not None and key[0] in SAME_BATCH_KINDS:
             edges.add((batches.setdefault(common, key), key))
     return {(first, second) for first, second in edges if first != second}
-
-
-def _failovers(incidents: Iterable[IncidentKey]) -> Edges:
-    """Return pairs of elections of the same leader within a short time."""
-    elections = sorted(key for key in incidents if key[0] == "unclean-election" and isinstance(key[2], int))
-    return {
-        (first, second)
-        for first, second in pairwise(elections)
-        if first[:3] == second[:3] and second[3] - first[3] <= FAILOVER_MS
-    }
 
 
 def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, IncidentKey]:

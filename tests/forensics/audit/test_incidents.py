@@ -189,6 +189,23 @@ def test_independent_transactions_of_one_partition_stay_apart() -> None:
     assert sorted(ids) == ['["a"]', '["b"]']
 
 
+def test_markers_that_one_outage_took_are_one_incident() -> None:
+    """Four producers lost markers while partitions had no leader, three of them in one outage."""
+    found = next(iter(_results("classic-transaction")))
+    summary = IncidentSummary({}, AS_OF_MS)
+    began = {0: 1_000_000, 1: 1_000_000, 2: 1_012_000, 3: 1_042_001}
+    for number, lost in began.items():
+        evidence = {"transactional_id": f"id {number}", "leaderless_from": lost}
+        finding = replace(_finding("atomicity-marker-missing", 10 + number, 5), evidence=evidence)
+        summary.add(replace(found, place=Place(1, "/logs", "orders", number), findings=(finding,)))
+    rows = summary.rows()
+    values = [dict(zip(rows.table.names, row, strict=True)) for row in rows]
+    assert [(row["partitions"], row["producer_ids"], row["since"]) for row in values] == [
+        ("orders-0 to orders-2", "[10, 11, 12]", 1_000_000),
+        ("orders-3", "[13]", 1_042_001),
+    ]
+
+
 def test_producers_of_two_clusters_stay_apart() -> None:
     found = next(iter(_results("classic-transaction")))
     summary = IncidentSummary({"/one": "1", "/two": "2"}, AS_OF_MS)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.incident_kinds import PlacedEvidence, key_of, links
+from kforensics.forensics.audit.incident_kinds import PlacedEvidence, key_of
+from kforensics.forensics.audit.incident_links import links
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
