@@ -11,17 +11,21 @@ from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.partition.partition_rows import worst_severity
+from kforensics.forensics.partition.partition_rows import remedy_text, worst_severity
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import StableOffset
 from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
-from kforensics.render.partition_text import finding_details, missing_log_lines, partition_label
+from kforensics.render.partition_text import finding_details, missing_log_lines, partition_label, placed_details
 from kforensics.render.ranked_text import Rank, RankedText
 from kforensics.render.screen import Line, Screen
 
 HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
+# An operator ends a transaction that hangs in each partition on its own.
+OTHERS = (
+    "for the other partitions, run the same commands with their topic, their number and the offset they are stuck at"
+)
 # Partitions listed that one transaction blocks.
 LISTED = 8
 # The order of partitions: without a log, blocked, with findings, not exact, at the log end.
@@ -137,9 +141,15 @@ class LsoText:
             if more > 0 and not self.screen.shows_all:
                 self._ranked.is_cut = True
                 yield f"  … and {format_count(more, 'more partition')}"
-        for partition, finding in _once(partitions):
-            of = "" if len(partitions) == 1 else partition.name
-            yield from finding_details(partition.place, [finding], self.bootstrap_server, of)
+        is_one = len(partitions) == 1
+        placed = [
+            (partition.place, "" if is_one else partition.name, finding) for partition, finding in _once(partitions)
+        ]
+        yield from placed_details(placed, self.bootstrap_server)
+        if len({partition.place[-2:] for partition in partitions}) > 1 and any(
+            "find-hanging" in (remedy_text(place, finding) or "") for place, _, finding in placed
+        ):
+            yield Line(f"  {OTHERS}", hang=4)
 
 
 def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPartition, Finding]]:

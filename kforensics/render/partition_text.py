@@ -19,7 +19,7 @@ from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.ranked_text import RankedText
-from kforensics.render.screen import COMMAND, Line, advice_lines
+from kforensics.render.screen import BACKQUOTED, COMMAND, Line, advice_lines
 
 TRANSACTION_COLUMNS = (
     TableColumn("outcome", is_text=True),
@@ -289,7 +289,7 @@ def finding_lines(
 def finding_details(
     place: Place, findings: Sequence[Finding], bootstrap_server: str | None, of: str = ""
 ) -> Iterator[str]:
-    """Yield what was found, where it is and what to do.
+    """Yield what was found, where it is and what to do; what is to be done for several findings is stated once.
 
     Args:
         place: the partition.
@@ -297,11 +297,39 @@ def finding_details(
         bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
         of: name of the partition, if the lines stand for several.
     """
-    for finding in findings:
+    return placed_details([(place, of, finding) for finding in findings], bootstrap_server)
+
+
+def placed_details(placed: Sequence[tuple[Place, str, Finding]], bootstrap_server: str | None) -> Iterator[str]:
+    """Yield the details of findings that are shown together.
+
+    Args:
+        placed: the partition of each, its name if the lines stand for several partitions, and the finding.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+    """
+    remedies = [
+        (remedy_text(place, finding, bootstrap_server) or "") if finding.severity >= Severity.WARNING else ""
+        for place, _, finding in placed
+    ]
+    for index, (_, of, finding) in enumerate(placed):
         code = f"{finding.code.name}{f' in {of}' if of else ''}"
         yield Line(f"  {finding.severity!s:<8} {code}: {printable(finding.message)}", finding.severity, DETAIL_INDENT)
         if finding.path is not None:
             position = "" if finding.position is None else f" byte {finding.position:#x}"
             yield f"{' ' * DETAIL_INDENT}at {printable(f'{finding.path}{position}')}"
-        if finding.severity >= Severity.WARNING and (advice := remedy_text(place, finding, bootstrap_server)):
-            yield from advice_lines("do", printable(advice), DETAIL_INDENT)
+        if (other := _stated_at(index, remedies)) is not None:
+            where = "above" if other < index else "below"
+            yield Line(f"{' ' * DETAIL_INDENT}do: see {placed[other][2].code.name} {where}")
+        elif remedies[index]:
+            yield from advice_lines("do", printable(remedies[index]), DETAIL_INDENT)
+
+
+def _stated_at(index: int, remedies: Sequence[str]) -> int | None:
+    """Return the index of the finding whose remedy has all commands of another one, None if no other has them."""
+    own = {*BACKQUOTED.findall(remedies[index])}
+    for other, remedy in enumerate(remedies):
+        commands = {*BACKQUOTED.findall(remedy)}
+        is_same = (bool(own) and own == commands) or (bool(remedy) and remedy == remedies[index])
+        if (own and own < commands) or (is_same and other < index):
+            return other
+    return None

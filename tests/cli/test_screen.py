@@ -145,6 +145,16 @@ def test_a_cause_is_stated_once_for_forty_partitions(clusters: Path, monkeypatch
     assert [f"held-{number} on" in complete for number in range(STUCK)] == [True] * STUCK
 
 
+def test_what_two_findings_need_is_stated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that hangs blocks the last stable offset, too: the remedy of the hang ends both."""
+    monkeypatch.chdir(ROOT)
+    lines = run("lso", "--quiet", "--as-of", AS_OF, V2 / "hanging-0").lines
+    assert sum("--topic hanging --partition 0 --start-offset 3" in line for line in lines) == 1
+    assert "           do: see txn-hanging below" in lines
+    text = run("lso", "--quiet", "--as-of", "2026-11-25", "sample_logs/consume-transform-produce").text
+    assert text.count("for the other partitions, run the same commands") == 1  # those of pending-app are not hanging
+
+
 def test_all_lists_every_partition(tmp_path: Path) -> None:
     for number in range(5):
         forge(tmp_path, "plain @0-4 ts 1700000000000", partition=number)
