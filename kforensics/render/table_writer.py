@@ -17,6 +17,13 @@ Row = Sequence[Any]
 PAGE_ROWS = 500
 MAX_CELL_WIDTH, MAX_LINE_WIDTH = 80, 118
 PLACE_COLUMNS = tuple(column.name for column in PLACE)
+# What it means that a table is empty, where that may look like another answer.
+NO_ROWS = {
+    "lost_records": (
+        "no replica among the files has records that a later leader lacks. Records that all of them have truncated"
+        " are not in this table: the finding unclean-election-loss names their offsets."
+    )
+}
 LEFT_ALIGNED_TYPES = ("string", "binary", "headers")
 
 
@@ -37,7 +44,7 @@ class TableWriter:
             self._write(_page(table, page))
             is_empty = False
         if is_empty:
-            self._write(f"{table.name}: no rows\n")
+            self._write(_no_rows(table))
 
     def close(self) -> None:
         """Do nothing: the format has no end."""
@@ -47,6 +54,13 @@ class TableWriter:
             self._out.write(b"\n")
         self._has_written = True
         self._out.write(text.encode(errors="backslashreplace"))
+
+
+def _no_rows(table: Table) -> str:
+    if table.name not in NO_ROWS:
+        return f"{table.name}: no rows\n"
+    lines = textwrap.wrap(f"{table.name}: no rows: {NO_ROWS[table.name]}", MAX_LINE_WIDTH, subsequent_indent="  ")
+    return "\n".join((*lines, ""))
 
 
 def _page(table: Table, rows: list[Row]) -> str:
