@@ -111,6 +111,14 @@ SITUATIONS = {
         ),
         code=0,
     ),
+    "an offset before the log start": Situation(
+        ("explain", *AS_OF, "--offset", 3, SAMPLES / "deletion" / "broker-1" / "delete-records-0"),
+        (
+            *("offset 3: deleted", "moved the log start offset to 17"),
+            "consumers can read from offset 17 on, whose record is from 2026-01-01 00:00:08 UTC",
+        ),
+        code=0,
+    ),
     "a CRC error": Situation(
         ("audit", *AS_OF, SAMPLES / "damaged" / "batches" / "flipped-payload-bit-0"),
         (

@@ -11,6 +11,7 @@ import numpy as np
 
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.explain.batch_evidence import (
     TransactionIndex,
@@ -213,7 +214,9 @@ class OffsetExplainer:
         outside = out_of_bounds(self._state, offset)
         first = int(self._state.log.first.base_offset[0]) if self._state.log.batches else NEVER
         if outside is not None and (outside.status is not RecordStatus.DELETED or offset < first):
-            return self._story(offset, self._unlisted.reason(offset) or outside)
+            return self._story(offset, self._unlisted.reason(offset) or self._with_log_start(outside))
+        if outside is not None:
+            outside = self._with_log_start(outside)
         position, batches = self._lookup.find(offset)
         if position.spanning is None:
             unlisted = self._unlisted.reason(offset)
@@ -227,6 +230,25 @@ class OffsetExplainer:
         if record is not None and context.batch.header.is_control:
             fields["control"] = control_fields(record)
         return self._story(offset, outside or self._reason(offset, context, record), **fields)
+
+    def _with_log_start(self, reason: Reason) -> Reason:
+        """Return why an offset was deleted, with the first offset that is left and the time of its record.
+
+        No file shows when it was deleted: the time of what is left is the nearest that is known.
+        """
+        if reason.status is not RecordStatus.DELETED:
+            return reason
+        start = self._bounds.log_start_offset
+        if start >= self._bounds.log_end_offset:
+            return replace(reason, why=f"{reason.why}; the log has no records now")
+        position, batches = self._lookup.find(start)
+        if position.spanning is None:
+            return reason
+        newest = self._lookup.batch(batches, position.spanning).header.max_timestamp
+        record = self._lookup.decoded().by_offset.get(start)
+        timestamp = newest if record is None else record.timestamp
+        time = "without a timestamp" if timestamp < 0 else f"from {format_time(timestamp)}"
+        return replace(reason, why=f"{reason.why}; consumers can read from offset {start} on, whose record is {time}")
 
     def _story(self, offset: int, reason: Reason, **fields: Any) -> OffsetStory:
         partition = self._state.partition
