@@ -18,8 +18,8 @@ from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
 
-# Groups of a list, and events of a history; and members of a group.
-LISTED, NAMED_MEMBERS = 20, 5
+# Groups of a list, which fit a screen of 24 lines with what is said of them; events of a history, members of a group.
+LISTED_GROUPS, LISTED, NAMED_MEMBERS = 10, 20, 5
 GROUP_CELLS = (
     *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
     *("lag", "stable_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
@@ -55,12 +55,13 @@ def group_answer_lines(answer: GroupList | GroupStory, screen: Screen) -> Iterat
 
 def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
     rows = [row for part in answer.parts for row in part.only(*GROUP_CELLS)]
-    limit = screen.shown(LISTED)
+    limit = screen.shown(LISTED_GROUPS)
     ranked = heapq.nsmallest(len(rows) if limit is None else limit, rows, key=_rank)
     states = ", ".join(f"{count:,} {state}" for state, count in Counter(row[2] for row in rows).most_common())
     partitions = format_count(answer.coordinators, "partition")
     total = f"{format_count(len(rows), 'group')} in {partitions} of {CONSUMER_OFFSETS}"
     yield Line(f"{total}: {states}" if states else total)
+    yield from _worst(rows, screen)
     table = FittedTable(GROUP_COLUMNS, screen)
     if ranked:
         yield from table.lines(map(_cells, ranked))
@@ -74,6 +75,23 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
     if table.dropped:
         yield f"columns left out to fit the width: {', '.join(table.dropped)}"
         yield from screen.rest("--wide")
+
+
+def _worst(rows: Sequence[Sequence[Any]], screen: Screen) -> Iterator[Line]:
+    """Yield which groups to look at first, and the command that shows why: pending offsets, resets, and lag."""
+    first: str | None = None
+    for what, index, noun in (("pending offsets", 8, "partition"), ("resets", 12, "reset"), ("lag", 9, "offset")):
+        having = [row for row in rows if row[index]]
+        if not having:
+            continue
+        most = max(having, key=lambda row: (row[index], row[13] or 0))
+        first = first or most[0]
+        last_commit = "" if most[13] is None else f", last commit {format_time(most[13])}"
+        worst = f"{printable(repr(most[0]))} with {format_count(most[index], noun)}{last_commit}"
+        where = f"{format_count(len(having), 'group')}, most in {worst}" if len(having) > 1 else worst
+        yield Line(f"  {what}: {where}", hang=4)
+    if first is not None:
+        yield from screen.rest("--group", first)
 
 
 def _rank(row: Sequence[Any]) -> tuple[bool, bool, int, int, str]:

@@ -147,6 +147,18 @@ SITUATIONS = {
         ),
         0,
     ),
+    "which of many groups to look at": Situation(
+        ("groups", *AS_OF, ROOT / "tests" / "data" / "group-resets" / "4.4.0"),
+        (
+            *(
+                "16 groups",
+                "resets: 10 groups, most in 'transaction' with 1 reset, last commit 2026-11-23 09:48:11 UTC",
+            ),
+            "lag: 12 groups, most in 'lags' with 13 offsets, last commit 2026-11-23 09:48:19 UTC",
+            *("$ kforensics groups --group transaction", "… and 6 more groups $ kforensics groups --all"),
+        ),
+        0,
+    ),
     "a healthy cluster of 1,000 partitions": Situation(
         ("audit", *FORGED, "--processes", "1", "healthy"),
         ("CLEAN: 1,000 partitions", "1,000 partitions: nothing found"),
