@@ -290,7 +290,6 @@ def test_max_bytes_is_not_damage_in_text_or_rows() -> None:
         (["--fail-on", "info"], "--fail-on 'info' is not one of warning, error, never"),
         (["--records"], "--records writes rows; add --format table|json|ndjson|csv|csv-safe|parquet|arrow"),
         (["--batches"], "--batches writes rows"),
-        (["--damage"], "--damage writes rows"),
         (["--format", "json", "--records", "--batches"], "choose one of --batches, --records"),
         (["--format", "json", "--verify-index-only"], "--verify-index-only changes text and not rows"),
         (["--format", "json", "--key-decoder-class"], "--key-decoder-class changes text and not rows"),
@@ -590,3 +589,23 @@ def test_a_read_error_inside_a_file_is_reported_and_the_other_files_are_dumped(
         assert ended.code == 3
         assert "reading at byte 0x0 failed: Input/output error" in ended.err
         assert "leader-epoch-checkpoint" in ended.text
+
+
+def test_damage_as_text_names_the_offsets_around_it() -> None:
+    """Bytes without a header have no offsets of their own; a healthy file has no damage."""
+    noise = dump("--damage", DAMAGED / "batches" / "noise-between-0")
+    assert noise.code == 1
+    assert noise.err == ""
+    assert noise.lines[0] == "1 range of damage in 1 of 1 file"
+    expected = "after offset 8 (2023-11-14 22:13:20 UTC) and before offset 9 (2023-11-14 22:13:20 UTC): length"
+    assert noise.lines[1] == f"noise-between-0: {expected}"
+    assert "bytes 0x162 to 0x1c3 (97 bytes) could not be read" in noise.lines[2]
+    assert dump("--damage", CLASSIC).lines == ["no damage in 1 file"]
+
+
+@pytest.mark.parametrize("folder", ["batches", "records"])
+def test_damage_as_text_lists_the_ranges_of_the_table(folder: str) -> None:
+    rows = dump("--damage", "--format", "ndjson", "--quiet", DAMAGED / folder).objects
+    lines = dump("--damage", DAMAGED / folder).lines
+    assert lines[0].startswith(f"{len(rows)} ranges of damage in {len({row['path'] for row in rows})} of ")
+    assert [line.rpartition(": ")[2] for line in lines[1::2]] == [row["reason"] for row in rows]

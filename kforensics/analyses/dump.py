@@ -264,7 +264,7 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
 
     outcome = DumpOutcome(quiet=request.quiet)
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
-    by_table = _by_table(request, selected_files(request, isolation_filter, notify, outcome))
+    by_table = files_by_table(request, selected_files(request, isolation_filter, notify, outcome))
     writer = open_writer(request.output_format, out)
     damaged: list[tuple[FoundFile, Damage]] = []
 
@@ -342,7 +342,7 @@ def _output_table(request: DumpRequest, name: str) -> tuple[Table, Convert]:
     return converter.table, converter
 
 
-def _by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[FoundFile]]:
+def files_by_table(request: DumpRequest, files: list[FoundFile]) -> dict[str, list[FoundFile]]:
     """Return the files by their table, without those that have no table or another than the requested one."""
     by_table: dict[str, list[FoundFile]] = {}
     for file in files:

@@ -142,7 +142,9 @@ def dump(  # long: one parameter per option
     damage: Annotated[
         bool,
         typer.Option(
-            "--damage", help="Write only the table of bytes that could not be decoded.", rich_help_panel=OUTPUT
+            "--damage",
+            help="Write only the bytes that could not be decoded, with their offsets.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
     key_format: Annotated[

@@ -77,6 +77,11 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
         if request.style:
             sys.stdout.flush()
             return imitate(request, out, guard_stream(sys.stderr))
+        if request.table == "damage" and request.output_format is Format.TEXT:
+            from kforensics.analyses.damage_text import dump_damage  # few dumps need it
+            from kforensics.render.screen import Screen
+
+            return _exit_code(dump_damage(request, out, notify, Screen.of(is_file=output is not None)), fail_on)
         run = dump_text if request.output_format is Format.TEXT else dump_rows
         return _exit_code(run(request, out, notify), fail_on)
 
@@ -223,7 +228,7 @@ def _check_rows(request: DumpRequest, output: Path | None) -> None:
     text_only = [name for name in TEXT_ONLY if getattr(request.tool, name) not in (None, False)]
     if text_only and request.output_format is not Format.TEXT:
         raise UsageError(f"{_options(text_only)} changes text and not rows; leave out that or --format")
-    if request.output_format is Format.TEXT and request.table and not request.style:
+    if request.output_format is Format.TEXT and request.table in ("batches", "records") and not request.style:
         more = ", or add --print-data-log for records as text" if request.table == "records" else ""
         raise UsageError(f"--{request.table} writes rows; add --format {'|'.join([*Format][1:])}{more}")
     if request.selection.key and not _shows_records(request):

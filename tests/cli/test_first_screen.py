@@ -111,6 +111,13 @@ SITUATIONS = {
         ),
         code=0,
     ),
+    "where a log is damaged": Situation(
+        ("dump", "--damage", SAMPLES / "damaged" / "batches" / "flipped-payload-bit-0"),
+        (
+            "1 range of damage in 1 of 1 file",
+            *("flipped-payload-bit-0: offsets 6 to 8, newest 2023-11-14 22:13:20 UTC: crc", "bytes 0xec to 0x162"),
+        ),
+    ),
     "an offset before the log start": Situation(
         ("explain", *AS_OF, "--offset", 3, SAMPLES / "deletion" / "broker-1" / "delete-records-0"),
         (
