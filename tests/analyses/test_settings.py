@@ -41,6 +41,13 @@ def test_a_setting_is_a_name_and_a_value() -> None:
     }
 
 
+def test_a_boolean_is_read_as_kafka_does() -> None:
+    assert _given("unclean.leader.election.enable= TRUE ", "transaction.partition.verification.enable=false") == {
+        "unclean.leader.election.enable": "true",
+        "transaction.partition.verification.enable": "false",
+    }
+
+
 def test_the_last_of_several_values_counts() -> None:
     assert _given("retention.ms=1", "retention.ms=2") == {"retention.ms": "2"}
 
@@ -53,6 +60,8 @@ INVALID = {
     "transaction.max.timeout.m=1": "did you mean transaction.max.timeout.ms?",
     "color=blue": "the settings that count are transaction.max.timeout.ms",
     "cleanup.policy=burn": "'burn' is not a list of compact, delete",
+    "unclean.leader.election.enable=yes": "'yes' is not one of true, false",
+    "transaction.state.log.replication.factor=40000": "is not an integer from 1 to 32767",
     "=1": "write NAME=VALUE",
     "retention.ms": "write NAME=VALUE",
 }
@@ -122,6 +131,30 @@ def test_the_metadata_log_has_settings_of_topics_and_the_partition_counts() -> N
     assert counts["transaction.state.log.num.partitions"] == "1"
     configured = (setting for setting in rules.topic_settings if not setting.is_default)
     assert {setting.source.split(",")[0] for setting in configured} == {"metadata log"}
+
+
+def test_the_topics_of_coordinators_show_with_how_many_replicas_they_were_created() -> None:
+    """The brokers of the lab have one replica and ``min.isr`` 1, those of the elections three replicas of offsets."""
+    metadata_log = "metadata log, "
+    rows = {row["name"]: (row["value"], row["source"]) for row in _in_force(TRANSACTIONS) if row["topic"] is None}
+    assert rows["transaction.state.log.replication.factor"] == (
+        "1",
+        f"{metadata_log}PartitionRecord of __transaction_state",
+    )
+    assert rows["transaction.state.log.min.isr"] == ("1", f"{metadata_log}min.insync.replicas of __transaction_state")
+    elections = _in_force(SAMPLES / "unclean-election")
+    values = {(row["name"], row["topic"]): row["value"] for row in elections}
+    assert values["offsets.topic.replication.factor", None] == "3"
+    assert values["transaction.state.log.replication.factor", None] == "3"
+    assert values["unclean.leader.election.enable", "lossy"] == "true"
+    assert values["unclean.leader.election.enable", None] == "false"
+
+
+def test_the_file_of_a_broker_has_the_defaults_of_topics_under_the_same_name(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("min.insync.replicas=2\nunclean.leader.election.enable=true\n")
+    given = _given(file=str(properties))
+    assert given == {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
 
 
 def test_a_broker_has_its_settings_and_the_others_have_the_default() -> None:
@@ -263,6 +296,8 @@ def test_earlier_releases_have_earlier_defaults() -> None:
         "offsets.retention.minutes": "1440",
         "max.message.bytes": "1000012",
         "message.timestamp.after.max.ms": "9223372036854775807",
+        "transaction.partition.verification.enable": "false",
+        "unclean.leader.election.enable": "false",
     }
     assert default_setting(PRODUCER_EXPIRY, (3, 3)).source == "Kafka's default before 3.4"
     assert default_setting(PRODUCER_EXPIRY, (3, 4)).value == str(DAY_MS)
@@ -310,8 +345,13 @@ def test_the_settings_in_force_are_those_of_an_audit_without_what_is_replaced() 
     replaced = [row for row in audited if row not in in_force]
     assert [row for row in in_force if row not in audited] == []
     assert [(row["name"], row["value"], row["source"]) for row in replaced] == [
+        ("transaction.partition.verification.enable", "true", f"{DEFAULT} since 3.6"),
+        ("transaction.state.log.replication.factor", "3", DEFAULT),
+        ("transaction.state.log.min.isr", "2", DEFAULT),
         ("transaction.state.log.num.partitions", "50", DEFAULT),
         ("offsets.topic.num.partitions", "50", DEFAULT),
+        ("offsets.topic.replication.factor", "3", DEFAULT),
+        ("min.insync.replicas", "1", DEFAULT),
     ]
     assert {row["name"] for row in in_force} == set(KNOWN)
     assert {row["meaning"] for row in in_force} == {known.meaning for known in KNOWN.values()}

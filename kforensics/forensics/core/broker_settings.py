@@ -24,10 +24,14 @@ __all__ = [
     "ID_EXPIRY",
     "KNOWN",
     "MAX_TIMEOUT",
+    "MIN_ISR",
     "OFFSETS_PARTITIONS",
+    "OFFSETS_REPLICAS",
     "OFFSETS_RETENTION",
     "PRODUCER_EXPIRY",
+    "STATE_MIN_ISR",
     "STATE_PARTITIONS",
+    "STATE_REPLICAS",
     "Setting",
     "default_setting",
     "is_of_broker",
@@ -41,7 +45,12 @@ MAX_TIMEOUT = "transaction.max.timeout.ms"
 PRODUCER_EXPIRY = "producer.id.expiration.ms"
 ID_EXPIRY = "transactional.id.expiration.ms"
 CHECK_INTERVAL = "producer.id.expiration.check.interval.ms"
+ID_EXPIRY_CHECK = "transaction.remove.expired.transaction.cleanup.interval.ms"
+VERIFICATION = "transaction.partition.verification.enable"
 STATE_PARTITIONS = "transaction.state.log.num.partitions"
+STATE_REPLICAS, STATE_MIN_ISR = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+OFFSETS_REPLICAS = "offsets.topic.replication.factor"
+MIN_ISR, UNCLEAN_ELECTION = "min.insync.replicas", "unclean.leader.election.enable"
 OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
@@ -49,9 +58,10 @@ DELETE_RETENTION = "delete.retention.ms"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
 GIVEN_BY_FILE = "[settings] of "  # and the path of a configuration file
-INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+SHORT_MAX, INT_MAX, LONG_MAX = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 POLICIES = (COMPACT, "delete")
+BOOLEANS = ("true", "false")
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
@@ -62,9 +72,10 @@ class KnownSetting:
     Attributes:
         default: Kafka's default, as text.
         meaning: what it means for the verdicts.
-        least: the lowest valid number; None for a list of policies.
+        least: the lowest valid number; None for a list of policies or a boolean.
         most: the highest valid number.
         of_topics: whether topics have it.
+        is_boolean: whether it is true or false.
     """
 
     default: str
@@ -72,6 +83,7 @@ class KnownSetting:
     least: int | None = 1
     most: int = INT_MAX
     of_topics: bool = False
+    is_boolean: bool = False
 
 
 NO_VERDICT = "No verdict depends on it."
@@ -100,6 +112,31 @@ KNOWN: Mapping[str, KnownSetting] = {
         "A coordinator aborts a transaction after its timeout and at most this: beyond that it is "
         "txnlog-ongoing-overdue or txn-duration-excessive.",
     ),
+    ID_EXPIRY_CHECK: KnownSetting(
+        "3600000",
+        f"How often a coordinator looks for expired transactional ids, so how late a tombstone may be. {NO_VERDICT}",
+    ),
+    VERIFICATION: KnownSetting(
+        "true",
+        "With false, and before 3.6, a leader accepts a batch that arrives after its transaction ended, unless its "
+        f"epoch is too low. The batch begins a transaction that no coordinator ends (txn-hanging). {NO_VERDICT}",
+        None,
+        is_boolean=True,
+    ),
+    STATE_REPLICAS: KnownSetting(
+        "3",
+        "With 1 replica of __transaction_state, a broker that is lost takes the transactions that it coordinates with "
+        "it: those that were open stay open (txn-hanging-unknown-id). It counts when the topic is created. "
+        f"{NO_VERDICT}",
+        1,
+        SHORT_MAX,
+    ),
+    STATE_MIN_ISR: KnownSetting(
+        "2",
+        "A coordinator refuses a step of a transaction if fewer replicas of __transaction_state are in sync. With 1, a "
+        "step that it has confirmed can be lost with one broker. It counts when the topic is created, which then has "
+        f"its own min.insync.replicas. {NO_VERDICT}",
+    ),
     STATE_PARTITIONS: KnownSetting(
         "50",
         "The hash of a transactional id modulo this is its partition of __transaction_state (txnlog-wrong-partition).",
@@ -110,6 +147,36 @@ KNOWN: Mapping[str, KnownSetting] = {
     OFFSETS_RETENTION: KnownSetting(
         "10080",
         "A committed offset expires this long after its group has become empty (group-offset-reset).",
+    ),
+    OFFSETS_REPLICAS: KnownSetting(
+        "3",
+        "With 1 replica of __consumer_offsets, a broker that is lost takes the offsets of its groups with it, which "
+        f"then start as auto.offset.reset says. It counts when the topic is created. {NO_VERDICT}",
+        1,
+        SHORT_MAX,
+    ),
+    "default.replication.factor": KnownSetting(
+        "1",
+        "Replicas of a topic that is created without a number of its own. With 1 there is no other copy of what a log "
+        f"lost. {NO_VERDICT}",
+        1,
+        SHORT_MAX,
+    ),
+    MIN_ISR: KnownSetting(
+        "1",
+        "A broker confirms a batch with acks=all when all replicas in sync have it, and refuses it if these are fewer. "
+        "With 1, that may be the leader alone: what it confirmed is lost with it, and no client has seen an error "
+        f"(replica-divergence, replica-truncated). {NO_VERDICT}",
+        of_topics=True,
+    ),
+    UNCLEAN_ELECTION: KnownSetting(
+        "false",
+        "With true, a replica that was not in sync may become leader, and the others then drop what it lacks, "
+        "committed or not (replica-truncated, replica-divergence). With false, only an operator can elect it. "
+        f"{NO_VERDICT}",
+        None,
+        of_topics=True,
+        is_boolean=True,
     ),
     "max.message.bytes": KnownSetting("1048588", f"A broker refuses a larger batch. {NO_VERDICT}", 0, of_topics=True),
     "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
@@ -145,6 +212,9 @@ BROKER_NAMES: Mapping[str, tuple[str, int]] = {
     "log.retention.bytes": ("retention.bytes", 1),
     "log.cleanup.policy": (CLEANUP_POLICY, 1),
     "log.cleaner.delete.retention.ms": (DELETE_RETENTION, 1),
+    # Topics and brokers have the same name for these two.
+    MIN_ISR: (MIN_ISR, 1),
+    UNCLEAN_ELECTION: (UNCLEAN_ELECTION, 1),
 }
 
 
@@ -161,13 +231,15 @@ class EarlierDefault(NamedTuple):
 
 
 # Rules: ``KafkaConfig`` and ``TransactionStateManager`` of the releases. Before KIP-854 producers expired after
-# ``transactional.id.expiration.ms``.
+# ``transactional.id.expiration.ms``. KIP-106 made elections clean in 0.11; before KIP-890 nothing was verified.
 EARLIER: Mapping[str, EarlierDefault] = {
     PRODUCER_EXPIRY: EarlierDefault((3, 4), "604800000"),
     ABORT_SCAN: EarlierDefault((2, 5), "60000"),
     "offsets.retention.minutes": EarlierDefault((2, 0), "1440"),
     "max.message.bytes": EarlierDefault((2, 5), "1000012"),
     "message.timestamp.after.max.ms": EarlierDefault((4, 0), str(LONG_MAX)),
+    UNCLEAN_ELECTION: EarlierDefault((0, 11), "true"),
+    VERIFICATION: EarlierDefault((3, 6), "false"),
 }
 
 
@@ -249,6 +321,11 @@ def validated(name: str, value: str, source: str, what: str) -> Setting:
     known = KNOWN.get(topic_name)
     if known is None:
         raise UsageError(f"{what}: {_unknown(name)}")
+    if known.is_boolean:
+        boolean = value.strip().lower()
+        if boolean not in BOOLEANS:
+            raise UsageError(f"{what}: {value!r} is not one of {', '.join(BOOLEANS)}")
+        return Setting(topic_name, boolean, source)
     if known.least is None:
         policies = [policy.strip() for policy in value.split(",")]
         if not set(policies) <= {*POLICIES, ""}:

@@ -42,11 +42,9 @@ __all__ = [
     "topics_in",
 ]
 
-# Larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``.
-COLUMNAR_BYTES = 1 << 16
+COLUMNAR_BYTES = 1 << 16  # larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
-RECOVERING = 1
-TOPIC_RESOURCE = 2
+RECOVERING, TOPIC_RESOURCE = 1, 2
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 
@@ -315,36 +313,42 @@ class TopicMetadata:
     Attributes:
         name: its name.
         topic_id: its id.
-        partition_counts: its partition counts, in chronological order.
+        partition_counts: its counts, in chronological order.
         is_compacted: whether its own cleanup policy includes compaction; None if it has no policy of its own.
+        replicas: the fewest replicas of a partition when it was created, or in the first snapshot; None if unknown.
     """
 
     name: str
     topic_id: str
     partition_counts: tuple[PartitionCount, ...]
     is_compacted: bool | None = None
+    replicas: int | None = None
 
 
 @dataclass(slots=True)
 class _TopicReader:
-    """Collects the records about topics.
+    """Collects the records about topics; names and what follows are by topic id, policies by name.
 
     Attributes:
-        names: topic names by topic id.
-        created: by topic id, when each partition was created; None for partitions from a snapshot.
-        policies: cleanup policies by topic name.
+        names: topic names.
+        created: when each partition was created; None for partitions from a snapshot.
+        policies: cleanup policies.
+        replicas: the number of replicas of each partition.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     created: dict[str, dict[int, int | None]] = field(default_factory=dict)
     policies: dict[str, str | None] = field(default_factory=dict)
+    replicas: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, timestamp: int | None, kind: str, value: Mapping[str, Any]) -> None:
         """Add a record."""
+        topic_id = value.get("topicId", "")
         if kind == "TopicRecord":
-            self.names[value["topicId"]] = value["name"]
+            self.names[topic_id] = value["name"]
         elif kind == "PartitionRecord":
-            self.created.setdefault(value["topicId"], {}).setdefault(value["partitionId"], timestamp)
+            self.created.setdefault(topic_id, {}).setdefault(value["partitionId"], timestamp)
+            self.replicas.setdefault(topic_id, []).append(len(value["replicas"]))
         elif value["resourceType"] == TOPIC_RESOURCE and value["name"] == CLEANUP_POLICY:
             self.policies[value["resourceName"]] = value["value"]
 
@@ -353,7 +357,8 @@ class _TopicReader:
         for topic_id, name in self.names.items():
             policy = self.policies.get(name)
             is_compacted = None if policy is None else COMPACT in policy.split(",")
-            yield TopicMetadata(name, topic_id, _partition_counts(self.created.get(topic_id, {})), is_compacted)
+            counts, replicas = _partition_counts(self.created.get(topic_id, {})), self.replicas.get(topic_id, ())
+            yield TopicMetadata(name, topic_id, counts, is_compacted, min(replicas, default=None))
 
 
 def _partition_counts(created: Mapping[int, int | None]) -> tuple[PartitionCount, ...]:

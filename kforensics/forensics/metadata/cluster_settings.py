@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kforensics.forensics.core.broker_settings import Setting, setting_of_broker
+from kforensics.forensics.core.broker_settings import (
+    MIN_ISR,
+    OFFSETS_PARTITIONS,
+    OFFSETS_REPLICAS,
+    STATE_MIN_ISR,
+    STATE_PARTITIONS,
+    STATE_REPLICAS,
+    Setting,
+    setting_of_broker,
+)
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
@@ -20,14 +30,13 @@ __all__ = ["ClusterSetting", "cluster_settings_in", "newest_time_in", "release_i
 
 BROKER_RESOURCE = 4
 RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
-PARTITIONS_OF = {
-    "__transaction_state": "transaction.state.log.num.partitions",
-    CONSUMER_OFFSETS: "offsets.topic.num.partitions",
-}
+# With which settings the topics of coordinators were created: ``TransactionStateManager.transactionTopicConfigs``.
+PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
+REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
 SOURCE = "metadata log"
 METADATA_VERSION = "metadata.version"
 # The first metadata version of a release: ``MetadataVersion``. Only those are named between which a default changed.
-RELEASES = {7: (3, 3), 8: (3, 4), 22: (4, 0)}
+RELEASES = {7: (3, 3), 8: (3, 4), 12: (3, 6), 22: (4, 0)}
 
 
 class ClusterSetting(NamedTuple):
@@ -102,6 +111,10 @@ def _configured(partitions: list[Partition]) -> Iterator[ClusterSetting]:
     for (resource, owner, name), text in values.items():
         if setting := _setting(resource, owner, name, text):
             yield setting
+        if (resource, owner, name) == (TOPIC_RESOURCE, TRANSACTION_STATE, MIN_ISR):
+            source = f"{SOURCE}, {MIN_ISR} of {TRANSACTION_STATE}"
+            if of_topic := setting_of_broker(STATE_MIN_ISR, text, source):
+                yield ClusterSetting(None, of_topic)
 
 
 def _setting(resource: int, owner: str, name: str, text: str) -> ClusterSetting | None:
@@ -115,9 +128,12 @@ def _setting(resource: int, owner: str, name: str, text: str) -> ClusterSetting 
 
 
 def _partition_counts(partitions: list[Partition]) -> Iterator[ClusterSetting]:
-    """Yield the settings that the partition counts of the coordinators' topics show."""
+    """Yield the settings that the partitions of the coordinators' topics show, and their replicas."""
     for topic in topics_in(partitions).values():
         if topic.name in PARTITIONS_OF and topic.partition_counts:
             count = str(topic.partition_counts[-1].count)
             source = f"{SOURCE}, partitions of {topic.name}"
             yield ClusterSetting(None, Setting(PARTITIONS_OF[topic.name], count, source))
+        if topic.name in REPLICAS_OF and topic.replicas:
+            source = f"{SOURCE}, PartitionRecord of {topic.name}"
+            yield ClusterSetting(None, Setting(REPLICAS_OF[topic.name], str(topic.replicas), source))
