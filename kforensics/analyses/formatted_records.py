@@ -55,10 +55,11 @@ def logs_of_formatter(files: Sequence[FoundFile], formatter: str, named: Sequenc
     Raises:
         UsageError: there is no such formatter, or no such log.
     """
-    from kforensics.kafka_dump.decoders.formatters import topic_of  # few dumps need them
+    from kforensics.kafka_dump.decoders.formatters import fits_topic, topic_of  # few dumps need them
 
     topic = topic_of(formatter)
-    of_topic = [file for file in files if file.kind == "log" and (file.topic, file.state) == (topic, "live")]
+    live = (file for file in files if file.kind == "log" and file.state == "live")
+    of_topic = [file for file in live if fits_topic(formatter, file.topic)]
     logs = of_topic + [file for file in files if file.path in named and file.topic is None]
     if files and not logs:
         raise UsageError(f"no log of {topic} is under {', '.join(named)}; name its folders, such as {topic}-0")

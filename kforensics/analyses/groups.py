@@ -12,12 +12,14 @@ from kforensics.analyses.topics import check_topics, is_numbered, is_selected, s
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_commits, best_replicas
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.checkpoints import checkpoint_alias, read_checkpoints
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_events import (
     GroupEvents,
     GroupStory,
     group_story,
+    with_checkpoints,
     with_deliveries,
 )
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList, group_rows
@@ -133,6 +135,7 @@ def _answers(
             story = group_story(cluster, commits, request.group, events.finish())
             if story.state is not None and story.state.kind == "share":
                 story = _with_deliveries(reader, story, members)
+            story = _with_checkpoints(reader, story, members)
             shown = (event for event in story.events if event.partition is None or request.selects(*event.partition))
             yield replace(story, events=tuple(shown))
 
@@ -150,6 +153,20 @@ def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[P
             story = with_deliveries(story, state, share_partitions_of(state, story.group), topics)
         except InputError as error:
             reader.skip(error)
+    return story
+
+
+def _with_checkpoints(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:
+    """Return the history of a group with the last checkpoints of MirrorMaker, from the longest log of each source."""
+    for alias in sorted({alias for one in members if (alias := checkpoint_alias(one.place.topic)) is not None}):
+        logs = (one for one in members if checkpoint_alias(one.place.topic) == alias)
+        log = max(logs, key=lambda one: (one.segments[-1].base_offset or 0, one.segments[-1].size))
+        try:
+            of_group = [one for one in read_checkpoints(log).values() if one.group == story.group]
+        except InputError as error:
+            reader.skip(error)
+        else:
+            story = with_checkpoints(story, of_group, alias, [segment.path for segment in log.segments])
     return story
 
 

@@ -10,12 +10,21 @@ from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.partitions import NO_LOG, OnUnreadable
 from kforensics.analyses.topics import check_topics, is_numbered, is_selected
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.coordinators.consumer_groups.checkpoints import (
+    CheckpointsInForce,
+    checkpoint_alias,
+    read_checkpoints,
+)
+from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.mirrors.group_offsets import GroupRecords
 from kforensics.forensics.mirrors.mirror_names import MirroredTopic, mirrored_topics, sync_alias
 from kforensics.forensics.mirrors.mirror_rows import MirrorComparison, comparison_of
 from kforensics.forensics.mirrors.offset_syncs import OffsetSync, read_offset_syncs
 from kforensics.forensics.mirrors.record_matching import match_logs
-from kforensics.forensics.partition.partition_files import Partition, partitions_of
+from kforensics.forensics.partition.examine import examine
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition, partitions_of
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.source import file_name
 
@@ -94,6 +103,7 @@ def compare_mirrors(request: MirrorRequest, notify: Notify, on_unreadable: OnUnr
         check_topics(request.topics, source.topics)
     rules = Rules(max(source.as_of_ms, target.as_of_ms), is_assumed=True)
     pairs = _pairs(request, source, target)
+    groups = _group_records(source, target, rules, on_unreadable)
     for names in pairs:
         for (topic, number), log in sorted(source.logs.items(), key=lambda item: item[0]):
             if topic != names.topic or not is_numbered(number, request.numbers):
@@ -102,7 +112,7 @@ def compare_mirrors(request: MirrorRequest, notify: Notify, on_unreadable: OnUnr
             try:
                 syncs = _syncs(source.logs, target.logs, names, number) if mirror else ()
                 logs = match_logs(log, mirror, rules) if mirror else None
-                yield comparison_of(log.place, names, logs, syncs)
+                yield comparison_of(log.place, names, logs, syncs, groups.offsets_of(names, number))
             except InputError as error:
                 on_unreadable(error)
 
@@ -160,3 +170,25 @@ def _syncs(source: LogsByName, target: LogsByName, names: MirroredTopic, number:
     if len(candidates) != 1:
         return ()
     return tuple(read_offset_syncs(candidates[0]).get((names.topic, number), ()))
+
+
+def _group_records(source: _Side, target: _Side, rules: Rules, on_unreadable: OnUnreadable) -> GroupRecords:
+    """Return what both clusters show of the offsets of groups, without partitions that cannot be read."""
+    checkpoints: CheckpointsInForce | None = None
+    for (topic, _), log in sorted(target.logs.items(), key=lambda item: item[0]):
+        if checkpoint_alias(topic) is not None:
+            try:
+                checkpoints = {**(checkpoints or {}), **read_checkpoints(log)}
+            except InputError as error:
+                on_unreadable(error)
+    commits = (list(_commits(side, rules, on_unreadable)) for side in (source, target))
+    return GroupRecords(*commits, checkpoints)
+
+
+def _commits(side: _Side, rules: Rules, on_unreadable: OnUnreadable) -> Iterator[Commits]:
+    for (topic, _), log in side.logs.items():
+        if topic == CONSUMER_OFFSETS:
+            try:
+                yield commits_of(examine(log, rules))
+            except InputError as error:
+                on_unreadable(error)

@@ -126,8 +126,8 @@ def dump(  # long: one parameter per option
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Print records as kafka-console-consumer does with its formatter: transaction-log, offsets or "
-            "group-metadata. With --style 4.3, 3.9 or 2.8 byte for byte.",
+            help="Print records as kafka-console-consumer does with its formatter: transaction-log, offsets, "
+            "group-metadata, checkpoint, heartbeat or offset-sync. With --style 4.3, 3.9 or 2.8 byte for byte.",
             rich_help_panel=KAFKA,
         ),
     ] = None,

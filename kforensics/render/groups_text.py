@@ -178,6 +178,8 @@ def _what(event: GroupEvent) -> str:
     if event.kind is GroupEventKind.DELIVERY:
         start = "" if event.first is None else f"start offset {event.first}, "
         return f"delivery state of {where}: {start}{event.why}"
+    if event.kind is GroupEventKind.CHECKPOINT:
+        return f"checkpoint of {where}: {event.first} in {printable(event.why or '')} is {event.last} here"
     if event.kind is GroupEventKind.REMOVED:
         return f"removed the offset of {where}"
     how = {GroupEventKind.ABORTED: "aborted ", GroupEventKind.PENDING: "pending "}.get(event.kind, "")

@@ -52,7 +52,7 @@ def _left_out(counted: Mapping[RangeKind, int]) -> Iterator[str]:
 
 
 def _what(one: MirrorRange) -> str:
-    if one.kind is RangeKind.SYNC_CONTRADICTION:
+    if one.kind in (RangeKind.SYNC_CONTRADICTION, RangeKind.GROUP_OFFSET):
         return one.detail
     parts = [format_count(one.records, "record")]
     if one.first_offset is not None and one.last_offset is not None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from lab.errors import LabError
-from lab.golden.formatters import make_formatter_golden
+from lab.golden.formatters import make_formatter_golden, make_mirror_golden
 from lab.golden.runner import check_alone, list_scenarios, make_golden
 from lab.progress import say
 
@@ -16,11 +16,15 @@ def main(arguments: list[str] | None = None) -> int:
     help_text = "repeat N runs per tool and scenario in processes of their own, and compare"
     parser.add_argument("--check", type=int, metavar="N", help=help_text)
     parser.add_argument("--formatters", action="store_true", help="those of kafka-console-consumer, for all logs")
+    parser.add_argument("--mirror-formatters", action="store_true", help="those of MirrorMaker, for the sample mirror")
     options = parser.parse_args(arguments)
     scenarios = options.scenarios or list_scenarios()
     try:
         if options.formatters:
             return _make_formatters()
+        if options.mirror_formatters:
+            say(f"formatters of MirrorMaker: {make_mirror_golden()} texts")
+            return 0
         return _check(scenarios, options.check) if options.check else _make(scenarios)
     except LabError as error:
         print(error, file=sys.stderr)

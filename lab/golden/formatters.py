@@ -1,7 +1,7 @@
-"""What the formatters of ``kafka-console-consumer`` print for the records of the coordinators' topics.
+"""What the formatters of ``kafka-console-consumer`` print for the records of coordinators and of MirrorMaker 2.
 
 One JVM per release and formatter (``FormatterServer.java``) gets the records of every log of these topics. The texts go
-to ``sample_logs/golden/formatters/<release>.json.xz``.
+to ``sample_logs/golden/formatters/<release>.json.xz``; of MirrorMaker to ``tests/data/mirror/formatters.json.xz``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import lzma
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -19,9 +19,11 @@ import kforensics
 from lab.errors import LabError
 from lab.golden.tools import OPENED
 from lab.jars import Artifact, fetch, tool
-from lab.places import CLASSES, SAMPLES
+from lab.places import CLASSES, ROOT, SAMPLES
 
 GOLDEN = SAMPLES / "golden" / "formatters"
+MIRRORS = ROOT / "tests" / "data" / "mirror"
+MIRROR_GOLDEN = MIRRORS / "formatters.json.xz"
 TOPICS = ("__transaction_state", "__consumer_offsets")
 _SERVER = Path(__file__).with_name("FormatterServer.java")
 _NULL, _LENGTH = -1, struct.Struct(">i")
@@ -37,6 +39,7 @@ class FormatterTool:
         artifacts: what to fetch.
         classes: the formatters by the names of ``--formatter``.
         jvm_options: what this release needs on Java 17.
+        name: the name of the folders with the jars and classes.
     """
 
     version: str
@@ -49,11 +52,12 @@ class FormatterTool:
         }
     )
     jvm_options: tuple[str, ...] = ()
+    name: str = "formatters"
 
     def jars(self) -> Path:
         """The folder with the jars."""
         artifacts = [Artifact(f"org.apache.kafka:{name}:{self.version}", exclusions=()) for name in self.artifacts]
-        return fetch(f"formatters-{self.version}", artifacts)
+        return fetch(f"{self.name}-{self.version}", artifacts)
 
 
 TOOLS = (
@@ -72,15 +76,35 @@ TOOLS = (
 )
 
 
+_MIRROR = "org.apache.kafka.connect.mirror.formatters"
+MIRROR_TOOL = FormatterTool(
+    "4.3.1",
+    ("connect-mirror", "kafka-clients"),
+    {
+        "checkpoint": f"{_MIRROR}.CheckpointFormatter",
+        "heartbeat": f"{_MIRROR}.HeartbeatFormatter",
+        "offset-sync": f"{_MIRROR}.OffsetSyncFormatter",
+    },
+    name="mirror-formatters",
+)
+
+
+def mirror_logs() -> list[str]:
+    """The logs of the topics of MirrorMaker that are not Connect's, relative to the samples of a mirror."""
+    names = ("*.checkpoints.internal-*", "*heartbeats-*", "mm2-offset-syncs.*")
+    found = (path for name in names for path in MIRRORS.rglob(f"{name}/*.log"))
+    return sorted(str(path.relative_to(MIRRORS)) for path in found if path.stat().st_size)
+
+
 def logs() -> list[str]:
     """The logs of the coordinators' topics, relative to the samples."""
     found = (path for topic in TOPICS for path in SAMPLES.rglob(f"{topic}-*/*.log"))
     return sorted(str(path.relative_to(SAMPLES)) for path in found if path.stat().st_size)
 
 
-def records(log: str) -> Iterator[dict[str, Any]]:
-    """The data records of a log."""
-    for row in kforensics.dump(SAMPLES / log).records.to_pylist():
+def records(log: str, folder: Path = SAMPLES) -> Iterator[dict[str, Any]]:
+    """The data records of a log in a folder."""
+    for row in kforensics.dump(folder / log).records.to_pylist():
         if row["control_type"] is None:
             yield row
 
@@ -94,13 +118,48 @@ def make_formatter_golden() -> dict[str, int]:
     rows, counts = {log: list(records(log)) for log in logs()}, dict[str, int]()
     for each in TOOLS:
         document = {name: _outputs(each, kind, rows) for name, kind in each.classes.items()}
-        text = json.dumps(document, ensure_ascii=False, indent=0, separators=(",", ":"))
         GOLDEN.mkdir(parents=True, exist_ok=True)
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
-        content = lzma.compress(text.encode(), format=lzma.FORMAT_XZ, filters=filters)
-        (GOLDEN / f"{each.version}.json.xz").write_bytes(content)
+        _write(GOLDEN / f"{each.version}.json.xz", document)
         counts[each.version] = sum(len(texts) for of_kind in document.values() for texts in of_kind.values())
     return counts
+
+
+def mirror_records() -> dict[str, list[dict[str, Any]]]:
+    """The records of MirrorMaker by log, and the first of each log with every part of its key or value cut off."""
+    rows = {log: list(records(log, MIRRORS)) for log in mirror_logs()}
+    return {
+        **rows,
+        "cut/cut-0/0.log": [
+            {**cut, "offset": at} for at, cut in enumerate(_cut(of_log[0] for of_log in rows.values()))
+        ],
+    }
+
+
+def _cut(whole: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in whole:
+        for part in ("key", "value"):
+            yield {**row, part: None}
+            yield from ({**row, part: row[part][:length]} for length in range(len(row[part])))
+
+
+def make_mirror_golden() -> int:
+    """Write the golden file of MirrorMaker's formatters; return how many texts it has.
+
+    Each formatter also gets the records of the others, at which it throws exceptions.
+
+    Raises:
+        LabError: a program is missing or fails.
+    """
+    rows = mirror_records()
+    document = {name: _outputs(MIRROR_TOOL, kind, rows) for name, kind in MIRROR_TOOL.classes.items()}
+    _write(MIRROR_GOLDEN, document)
+    return sum(len(texts) for of_kind in document.values() for texts in of_kind.values())
+
+
+def _write(path: Path, document: object) -> None:
+    text = json.dumps(document, ensure_ascii=False, indent=0, separators=(",", ":"))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
+    path.write_bytes(lzma.compress(text.encode(), format=lzma.FORMAT_XZ, filters=filters))
 
 
 def _outputs(each: FormatterTool, kind: str, rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[list[Any]]]:
@@ -131,7 +190,7 @@ def _read(answers: IO[bytes]) -> str:
 
 
 def _command(each: FormatterTool) -> list[str]:
-    jars, folder = f"{each.jars()}/*", CLASSES / f"formatter-server-{each.version}"
+    jars, folder = f"{each.jars()}/*", CLASSES / f"{each.name}-server-{each.version}"
     made = folder / "FormatterServer.class"
     if not made.exists() or made.stat().st_mtime < _SERVER.stat().st_mtime:
         command = [tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder), str(_SERVER)]

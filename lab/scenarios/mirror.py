@@ -26,8 +26,12 @@ _SETTINGS = {
     "replication.factor": 1,
     "offset.storage.partitions": 1,
     "status.storage.partitions": 1,
-    "emit.heartbeats.enabled": "false",
+    "emit.heartbeats.interval.seconds": 5,
+    "emit.checkpoints.interval.seconds": 1,
     "refresh.topics.interval.seconds": 2,
+    "refresh.groups.interval.seconds": 2,
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": 1,
     "sync.topic.acls.enabled": "false",
     "target->source.enabled": "false",
     "source->target.enabled": "true",
@@ -80,22 +84,35 @@ def _play(driver: Driver, reader: Driver, start: Callable[[str, int], JavaProces
     finally:
         maker.end(signal.SIGKILL)
     _write_orders(driver)
+    _commit(driver, "reports", 3)
     maker = start("twice,orders", 1000)
     try:
         _wait(reader, "twice", 10)
         _wait(reader, "orders", 15)
+        _wait(reader, "checkpoints.internal", 1)
+        _commit(driver, "reports", 9)
+        _commit(driver, "audit", 18)
+        _wait(reader, "checkpoints.internal", 3)
         for name in ("open", "split"):
             driver.call("begin", name=name)
             driver.send(name, "orders", records(name, 2))
         transaction(driver, "tx", "orders", "commit", 2)
         _wait(reader, "orders", 21)
-        time.sleep(3)  # its offsets are committed
+        time.sleep(3)  # its offsets are committed, and those of the groups synchronized
     finally:
         maker.end()
+    _commit(driver, "reports", 20)
     driver.send("open", "orders", records("open late", 2))
     driver.send("split", "orders", records("split late", 2))
     driver.call("commit", name="split")
     driver.send("plain", "orders", records("after", 2))
+
+
+def _commit(driver: Driver, group: str, offset: int) -> None:
+    """Commit an offset of a group, as a consumer without members does."""
+    driver.call("consumer", name=group, config={"group.id": group})
+    driver.call("commit_offset", name=group, topic="orders", partition=0, offset=offset, metadata=f"up to {offset}")
+    driver.call("close_consumer", name=group)
 
 
 def _write_orders(driver: Driver) -> None:
@@ -132,7 +149,7 @@ def _jars() -> Path:
 
 
 def _wait(reader: Driver, topic: str, end: int) -> None:
-    """Wait until the mirror of a topic ends at an offset."""
+    """Wait until the mirror of a topic, or the topic of checkpoints, ends at an offset."""
     deadline = time.monotonic() + _COPY_SECONDS
     while _end(reader, topic) != end:
         if time.monotonic() > deadline:
@@ -150,6 +167,7 @@ def _end(reader: Driver, topic: str) -> int | None:
 
 _SHOWS = (
     "a topic and its mirror by MirrorMaker 2: committed and aborted transactions as plain records, one that is open,"
-    " one that was committed after the copy, records that are not copied yet; and a topic that was copied twice"
+    " one that was committed after the copy, records that are not copied yet; a topic that was copied twice;"
+    " checkpoints of two groups, one of which committed once more after the copy; and heartbeats"
 )
 SCENARIOS = [Scenario(name="mirror", kafka="4.4.0", shows=_SHOWS, build=build)]

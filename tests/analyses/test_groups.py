@@ -213,3 +213,19 @@ def test_a_group_that_is_not_there() -> None:
 def test_the_page_explains_every_event_and_cause() -> None:
     page = (ROOT / "docs" / "groups.md").read_text("utf-8")
     assert [name for name in (*GroupEventKind, *ResetCause) if f"| `{name}` |" not in page] == []
+
+
+def test_a_group_on_the_mirror_has_the_checkpoints_of_mirror_maker() -> None:
+    """Those that the formatter of MirrorMaker prints last."""
+    target = ROOT / "tests" / "data" / "mirror" / "target"
+    events = {
+        group: [row for row in kforensics.groups(target, group=group).to_pylist() if row["event"] == "checkpoint"]
+        for group in ("reports", "audit", "source-mm2")
+    }
+    ((reports,), (audit,), others) = events.values()
+    names = ("committed_topic", "committed_partition", "first_committed", "last_committed")
+    assert [reports[name] for name in names] == ["source.orders", 0, 9, 8]
+    assert [audit[name] for name in names] == ["source.orders", 0, 18, 15]
+    assert (others, Path(audit["path"]).parent.name, audit["offset"]) == ([], "source.checkpoints.internal-0", 3)
+    text = run("groups", "--group", "audit", target).text
+    assert "checkpoint of source.orders-0: 18 in cluster source is 15 here" in text

@@ -57,6 +57,40 @@ def test_offsets_are_where_consumers_of_both_clusters_found_the_records(topic: s
     assert sorted(_offsets(rows, "copied") + _offsets(rows, "copied-twice")) == expected
 
 
+def test_groups_go_on_where_the_broker_of_the_mirror_says() -> None:
+    """MirrorMaker synchronized its checkpoints to the offsets of the groups in the target cluster."""
+    committed, synced = (
+        {
+            group: {place: found["offset"] for place, found in of_group["offsets"].items()}
+            for group, of_group in json.loads((folder / "truth.json").read_text(encoding="utf-8"))["groups"].items()
+        }
+        for folder in (SOURCE, TARGET)
+    )
+    rows = kforensics.mirror(SOURCE, TARGET, topic="orders").to_pylist()
+    found = {row["detail"].split()[1]: row for row in rows if row["kind"] == "group-offset"}
+    assert found.keys() == {"audit", "reports"}
+    for group, row in found.items():
+        assert row["first_offset"] == committed[group]["orders-0"]
+        assert row["mirror_first_offset"] == synced[group]["source.orders-0"]
+        received = [record["offset"] for record in _truth(TARGET, "source.orders", "read_uncommitted")]
+        copies = {_content(record): record["offset"] for record in _truth(SOURCE, "orders", "read_uncommitted")}
+        originals = [copies[_content(record)] for record in _truth(TARGET, "source.orders", "read_uncommitted")]
+        again = [
+            offset
+            for offset, original in zip(received, originals, strict=True)
+            if offset >= row["mirror_first_offset"] and original < row["first_offset"]
+        ]
+        assert row["records"] == len(again)
+    assert (found["audit"]["records"], found["reports"]["records"]) == (0, 9)
+    assert "the checkpoint of 2026-11-27 03:45:04.666 UTC translates 9 to 8" in found["reports"]["detail"]
+
+
+def test_without_the_topic_of_checkpoints_no_group_is_shown(tmp_path: Path) -> None:
+    target = shutil.copytree(TARGET, tmp_path / "target")
+    shutil.rmtree(target / "broker-1" / "source.checkpoints.internal-0")
+    assert not [row for row in kforensics.mirror(SOURCE, target).to_pylist() if row["kind"] == "group-offset"]
+
+
 def test_aborted_records_are_those_that_only_readers_of_the_mirror_receive() -> None:
     rows = kforensics.mirror(SOURCE, TARGET, topic="orders").to_pylist()
     stable = json.loads((SOURCE / "truth.json").read_text(encoding="utf-8"))["topics"]["orders"]["0"]

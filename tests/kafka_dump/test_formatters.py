@@ -18,11 +18,14 @@ from kforensics.errors import KforensicsError, UsageError
 from kforensics.kafka_dump.decoders.formatters import FORMATTER_STYLES, FORMATTERS, formatter, topic_of
 from kforensics.kafka_dump.java import JavaError
 from kforensics.kafka_dump.styles import STYLES
-from lab.golden.formatters import GOLDEN, logs, records
+from lab.golden.formatters import GOLDEN, MIRROR_GOLDEN, MIRRORS, logs, mirror_records, records
 from tests.command import SAMPLES, dump, sentence
 
 # Offset, text and exception of a record.
 Recorded = list[tuple[int, str, str]]
+OF_MIRRORS = ("checkpoint", "heartbeat", "offset-sync")
+OF_COORDINATORS = tuple(kind for kind in FORMATTERS if kind not in OF_MIRRORS)
+CHECKPOINTS = MIRRORS / "target" / "broker-1" / "source.checkpoints.internal-0"
 GROUPS = SAMPLES / "groups" / "broker-1" / "__consumer_offsets-0"
 V0 = SAMPLES / "transactions-v0" / "broker-1" / "__transaction_state-0"
 # One copy of a log of each topic by brokers of 2.7, 3.9 and 4.x.
@@ -53,7 +56,7 @@ def _printed(text_of: Any, record: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", FORMATTERS)
+@pytest.mark.parametrize("kind", OF_COORDINATORS)
 @pytest.mark.parametrize("style", FORMATTER_STYLES)
 def test_every_record_of_every_sample_is_printed_as_kafka_prints_it(style: str, kind: str) -> None:
     """Records of the other topic and damaged ones are among them; then the exceptions are equal, too."""
@@ -76,7 +79,7 @@ def test_the_recordings_have_texts_and_exceptions_of_each_formatter(style: str) 
 
 
 @pytest.mark.parametrize("style", FORMATTER_STYLES)
-@pytest.mark.parametrize("kind", FORMATTERS)
+@pytest.mark.parametrize("kind", OF_COORDINATORS)
 def test_the_command_prints_the_records_up_to_the_exception_that_ends_the_consumer(style: str, kind: str) -> None:
     compared = 0
     for log in COMMANDS:
@@ -97,7 +100,7 @@ def test_the_command_prints_the_records_up_to_the_exception_that_ends_the_consum
     assert compared >= 20
 
 
-@pytest.mark.parametrize("kind", FORMATTERS)
+@pytest.mark.parametrize("kind", OF_COORDINATORS)
 def test_without_a_style_each_record_is_a_line_of_json_as_4_3_prints_it(kind: str) -> None:
     compared = 0
     for log in COMMANDS:
@@ -108,6 +111,35 @@ def test_without_a_style_each_record_is_a_line_of_json_as_4_3_prints_it(kind: st
             assert all(json.loads(line)["key"] for line in ended.lines)
             compared += len(expected)
     assert compared >= 20
+
+
+@pytest.mark.parametrize("kind", OF_MIRRORS)
+def test_records_of_mirror_maker_are_printed_as_its_formatters_print_them(kind: str) -> None:
+    """Records of the other topics and parts of records are among them; then the exceptions are equal, too."""
+    recorded: dict[str, Recorded] = json.loads(lzma.decompress(MIRROR_GOLDEN.read_bytes()))[kind]
+    rows, compared = mirror_records(), 0
+    assert recorded.keys() == rows.keys()
+    for style in (None, *FORMATTER_STYLES):
+        text_of = formatter(kind, style)
+        for log, expected in recorded.items():
+            found = [[record["offset"], *_printed(text_of, record)] for record in rows[log]]
+            assert found == [list(each) for each in expected], log
+            compared += sum(bool(text) for _, text, _ in expected)
+    assert compared >= 16
+
+
+def test_the_command_prints_checkpoints_by_the_name_of_their_topic() -> None:
+    ended = dump("--formatter", "checkpoint", MIRRORS)
+    assert (ended.code, ended.err) == (0, "")
+    of_orders = "topicPartition=source.orders-0, upstreamOffset"
+    assert ended.lines[1:] == [
+        f"Checkpoint{{consumerGroupId=reports, {of_orders}=9, downstreamOffset=8, metadata=up to 9}}",
+        f"Checkpoint{{consumerGroupId=audit, {of_orders}=18, downstreamOffset=10, metadata=up to 18}}",
+        f"Checkpoint{{consumerGroupId=audit, {of_orders}=18, downstreamOffset=15, metadata=up to 18}}",
+    ]
+    assert len(dump("--formatter", "heartbeat", MIRRORS).lines) == 10
+    no_log = sentence(dump("--formatter", "offset-sync", CHECKPOINTS.parent))
+    assert "no log of mm2-offset-syncs.ALIAS.internal is under" in no_log
 
 
 def test_without_a_style_what_cannot_be_read_is_reported_and_the_rest_printed() -> None:
@@ -155,7 +187,10 @@ def test_the_function_yields_the_same_texts() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--formatter", "payments"), "--formatter 'payments' is not one of transaction-log, offsets, group-metadata"),
+        (
+            ("--formatter", "payments"),
+            "--formatter 'payments' is not one of transaction-log, offsets, group-metadata, ",
+        ),
         (("--formatter", "offsets", "--style", "4.2"), "--formatter imitates the styles 4.3, 3.9, 2.8, not 4.2"),
         (("--formatter", "offsets", "--records", "--format", "json"), "leave out --records, --format"),
         (("--formatter", "offsets", "--redact", "--print-data-log"), "leave out --redact, --print-data-log"),

@@ -40,6 +40,7 @@ class RangeKind(StrEnum):
     UNREADABLE_IN_MIRROR = "unreadable-in-mirror"
     GONE_IN_SOURCE = "gone-in-source"
     NO_MIRROR = "no-mirror"
+    GROUP_OFFSET = "group-offset"
     COPIED = "copied"
 
 

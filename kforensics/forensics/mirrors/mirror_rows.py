@@ -9,6 +9,7 @@ from typing import Any
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.mirrors.group_offsets import GroupOffset, group_ranges
 from kforensics.forensics.mirrors.mirror_names import MirroredTopic
 from kforensics.forensics.mirrors.mirror_ranges import SEVERITIES, CopiedLog, MirrorRange, RangeKind
 from kforensics.forensics.mirrors.offset_syncs import OffsetSync
@@ -23,10 +24,10 @@ COLUMNS = parse_columns("""
 mirror_topic string name of the mirror in the target cluster
 kind string what became of the records; copied for a range of offsets with the same difference
 severity string severity of that
-first_offset int64 first offset in the source; null if the source does not have the records, like the next column
+first_offset int64 first offset in the source, or the committed one of a group; null if it is not there, like the next
 last_offset int64 last offset in the source
-records int64 how many records
-mirror_first_offset int64 first offset in the mirror; null if the mirror does not have them, like the next two columns
+records int64 how many records; of a group those that it receives again in the mirror
+mirror_first_offset int64 first offset in the mirror, or where a group goes on; null if there is none, like the next two
 mirror_last_offset int64 last offset in the mirror
 difference int64 offset in the mirror minus offset in the source of the first record; null if one does not have them
 producer_id int64 producer of the transaction; null for other kinds, like the next column
@@ -51,12 +52,14 @@ class MirrorComparison:
         names: its topic and the mirror.
         logs: the records of both; None if the mirror's log is not available.
         syncs: what MirrorMaker recorded about offsets.
+        groups: the offsets of groups in both.
     """
 
     place: Place
     names: MirroredTopic
     logs: MatchedLogs | None
     syncs: tuple[OffsetSync, ...] = ()
+    groups: tuple[GroupOffset, ...] = ()
 
     @cached_property
     def _copied(self) -> CopiedLog | None:
@@ -70,6 +73,7 @@ class MirrorComparison:
             return
         yield from self._copied.ranges()
         yield from sync_contradictions(self.logs, self.syncs)
+        yield from group_ranges(self.logs, self.groups)
 
     @cached_property
     def counts(self) -> Mapping[RangeKind, tuple[int, int]]:
@@ -127,10 +131,14 @@ def _sentences(comparison: MirrorComparison) -> Iterator[str]:
 
 
 def comparison_of(
-    place: Place, names: MirroredTopic, logs: MatchedLogs | None, syncs: tuple[OffsetSync, ...]
+    place: Place,
+    names: MirroredTopic,
+    logs: MatchedLogs | None,
+    syncs: tuple[OffsetSync, ...],
+    groups: tuple[GroupOffset, ...] = (),
 ) -> MirrorComparison:
     """Return a comparison whose counts are known."""
-    comparison = MirrorComparison(place, names, logs, syncs)
+    comparison = MirrorComparison(place, names, logs, syncs, groups)
     comparison.counts  # noqa: B018  # what cannot be read is reported now, not while results are written
     return comparison
 

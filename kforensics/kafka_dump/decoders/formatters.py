@@ -1,4 +1,4 @@
-"""The formatters of `kafka-console-consumer` for the records of coordinators, release by release.
+"""The formatters of `kafka-console-consumer` for the records of coordinators and of MirrorMaker, release by release.
 
 2.8 prints the objects of the broker; 3.9 and 4.3 print JSON, without white space and without a line break after a
 record. 3.9 reads a value as the type that the formatter is for, whatever the key says. Since 4.0 the key decides:
@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from kforensics.errors import UsageError
 from kforensics.kafka_dump.decoders import old_text
 from kforensics.kafka_dump.decoders.coordinator import CoordinatorReader, UnknownTypeError, message_text
+from kforensics.kafka_dump.decoders.mirror_formatters import MIRROR_TOPICS, mirror_text
 from kforensics.kafka_dump.java import JavaError
 from kforensics.kafka_dump.styles import STYLES
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -24,7 +25,7 @@ from kforensics.parsers.messages.json_render import to_json
 from kforensics.parsers.messages.reader import RUNTIME, MessageError, MessageReader
 from kforensics.parsers.messages.schema import MessageSchema, layout
 
-__all__ = ["FORMATTERS", "FORMATTER_STYLES", "Formatter", "formatter", "topic_of"]
+__all__ = ["FORMATTERS", "FORMATTER_STYLES", "Formatter", "fits_topic", "formatter", "topic_of"]
 
 # Key, value and offset of a record to the text that is printed.
 Formatter: TypeAlias = Callable[[bytes | None, bytes | None, int], str]
@@ -34,7 +35,12 @@ _TOPICS: Final = {
     "offsets": CONSUMER_OFFSETS,
     "group-metadata": CONSUMER_OFFSETS,
 }
-FORMATTERS: Final = (*_TOPICS,)
+_TOPICS_OF_MIRRORS: Final = {
+    "checkpoint": "ALIAS.checkpoints.internal",
+    "heartbeat": "heartbeats",
+    "offset-sync": "mm2-offset-syncs.ALIAS.internal",
+}
+FORMATTERS: Final = (*_TOPICS, *_TOPICS_OF_MIRRORS)
 FORMATTER_STYLES: Final = ("4.3", "3.9", "2.8")
 # The types that a formatter prints.
 _TYPES: Final = {"transaction-log": (0,), "offsets": (0, 1), "group-metadata": (2,)}
@@ -45,14 +51,25 @@ _UNKNOWN: Final = '"unknown"'
 
 
 def topic_of(kind: str) -> str:
-    """Return the topic that a formatter is for.
+    """Return the topic that a formatter is for, or the pattern of its name.
 
     Raises:
         UsageError: There is no such formatter.
     """
     if kind not in FORMATTERS:
         raise UsageError(f"--formatter {kind!r} is not one of {', '.join(FORMATTERS)}")
-    return _TOPICS[kind]
+    return {**_TOPICS, **_TOPICS_OF_MIRRORS}[kind]
+
+
+def fits_topic(kind: str, topic: str | None) -> bool:
+    """Return whether a formatter is for a topic.
+
+    >>> fits_topic("checkpoint", "europe.checkpoints.internal"), fits_topic("offsets", "orders")
+    (True, False)
+    """
+    if kind in MIRROR_TOPICS:
+        return topic is not None and MIRROR_TOPICS[kind].fullmatch(topic) is not None
+    return topic == topic_of(kind)
 
 
 def formatter(kind: str, style: str | None = None) -> Formatter:
@@ -61,16 +78,18 @@ def formatter(kind: str, style: str | None = None) -> Formatter:
     Args:
         kind: One of `FORMATTERS`.
         style: One of `FORMATTER_STYLES`; None for that of 4.3 with a line for each record, for records of any release.
-            It raises `MessageError` for a record that cannot be read.
+            It raises `MessageError` or `JavaError` for a record that cannot be read.
 
     Raises:
         UsageError: There is no such formatter, or it is not known what that of the style prints.
     """
     topic_of(kind)
+    if style is not None and style not in FORMATTER_STYLES:
+        raise UsageError(f"--formatter imitates the styles {', '.join(FORMATTER_STYLES)}, not {style}; choose one")
+    if kind in MIRROR_TOPICS:
+        return lambda key, value, _offset: mirror_text(kind, key, value)
     if style is None:
         return _lines(kind)
-    if style not in FORMATTER_STYLES:
-        raise UsageError(f"--formatter imitates the styles {', '.join(FORMATTER_STYLES)}, not {style}; choose one")
     release = STYLES[style].release
     match style:
         case "2.8":

@@ -1,6 +1,7 @@
 """The records of coordinators as 2.7 reads them: with hand-written schemas, whose errors contain the path to the field.
 
-The bytes are those of the generated messages, so the schemas of 2.8 are used; field names and errors differ.
+The bytes are those of the generated messages, so the schemas of 2.8 are used; field names and errors differ. Those of
+MirrorMaker are hand-written in all releases.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _NAMES: Final = {
     "transactionTimeoutMs": "transaction_timeout",
     "transactionLastUpdateTimestampMs": "transaction_entry_timestamp",
     "transactionStartTimestampMs": "transaction_start_timestamp",
+    # Of MirrorMaker.
+    **{name: name for name in ("upstreamOffset", "sourceClusterAlias", "targetClusterAlias")},
 }
 _RELEASE_OF_SCHEMAS: Final = "2.8"
 

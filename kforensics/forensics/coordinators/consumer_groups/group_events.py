@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.checkpoints import Checkpoint
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
@@ -39,6 +40,7 @@ class GroupEventKind(StrEnum):
     REMOVED = "removed"
     RESET = "reset"
     DELIVERY = "delivery"
+    CHECKPOINT = "checkpoint"
 
 
 OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
@@ -53,8 +55,9 @@ class GroupEvent(NamedTuple):
         last_time: timestamp of its last record, NO_TIME if unknown.
         times: how many records.
         partition: topic and partition, None for an event of the group.
-        first: the committed offset, of a reset the one before; None if there is none.
-        last: the last committed offset.
+        first: the committed offset, of a reset the one before, of a checkpoint that in the source; None if there is
+            none.
+        last: the last committed offset, of a checkpoint where the group goes on in the mirror.
         state: the state of the group, for an event of the group.
         cause: why, for a reset.
         why: what shows the cause, or what was delivered, or what is missing; None if there is nothing to add.
@@ -249,6 +252,26 @@ def with_deliveries(
         kind, why, is_exact = GroupEventKind.DELIVERY, one.description, one.is_whole
         events.append(GroupEvent(kind, record, record.time, 1, partition, *offsets, why=why, is_exact=is_exact))
     paths = tuple(segment.path for segment in state.partition.segments)
+    return replace(story, events=(*story.events, *events), paths=(*story.paths, *paths))
+
+
+def with_checkpoints(
+    story: GroupStory, checkpoints: Iterable[Checkpoint], alias: str, paths: Sequence[str]
+) -> GroupStory:
+    """Return the history of a group with the checkpoints that MirrorMaker has written of it in another cluster.
+
+    Args:
+        story: its history.
+        checkpoints: the checkpoints of the group.
+        alias: the alias of the source cluster.
+        paths: paths of the segments with the checkpoints.
+    """
+    kind, why = GroupEventKind.CHECKPOINT, f"cluster {alias}"
+    events = []
+    for one in sorted(checkpoints, key=lambda one: one[:3]):
+        record = one.record._replace(segment=len(story.paths) + one.record.segment)
+        offsets = one.upstream_offset, one.offset
+        events.append(GroupEvent(kind, record, record.time, 1, (one.topic, one.partition), *offsets, why=why))
     return replace(story, events=(*story.events, *events), paths=(*story.paths, *paths))
 
 
