@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kforensics.analyses.connect import connector_in
 from kforensics.analyses.explain import PartitionReader
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.topics import check_topics, is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_commits, best_replicas
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.component_names import group_naming
 from kforensics.forensics.coordinators.consumer_groups.checkpoints import checkpoint_alias, read_checkpoints
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
@@ -135,7 +137,7 @@ def _answers(
             story = group_story(cluster, commits, request.group, events.finish())
             if story.state is not None and story.state.kind == "share":
                 story = _with_deliveries(reader, story, members)
-            story = _with_checkpoints(reader, story, members)
+            story = _with_checkpoints(reader, _with_connector(reader, story, members), members)
             shown = (event for event in story.events if event.partition is None or request.selects(*event.partition))
             yield replace(story, events=tuple(shown))
 
@@ -154,6 +156,16 @@ def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[P
         except InputError as error:
             reader.skip(error)
     return story
+
+
+def _with_connector(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:
+    """Return the history of a group with what is known about its sink connector."""
+    topics = [event.partition[0] for event in story.events if event.partition is not None]
+    naming = group_naming(story.group, story.state, topics)
+    if naming is None or naming.connector is None:
+        return story
+    name = reader.investigation.clusters.name_of(members[0])
+    return replace(story, connector=connector_in(reader, name, naming.connector))
 
 
 def _with_checkpoints(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:

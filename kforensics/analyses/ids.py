@@ -9,6 +9,7 @@ from itertools import chain
 
 import numpy as np
 
+from kforensics.analyses.connect import connector_in
 from kforensics.analyses.explain import PartitionReader, coordinators_among, unknown_id
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.errors import InputError, UsageError
@@ -97,15 +98,18 @@ def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[Tr
         else:
             by_cluster[investigation.clusters.name_of(state.partition)].append((history, events))
     is_known = False
-    for replicas in by_cluster.values():
+    for name, replicas in by_cluster.items():
         workers = workers_among(name for history, _ in replicas for name in history.names)
         best = {id(history) for history in best_histories(history for history, _ in replicas)}
         for history, events in replicas:
             if id(history) in best and transactional_id in history.names:
                 is_known = True
-                yield replace(
-                    _id_history(transactional_id, history, events), naming=id_naming(transactional_id, workers)
-                )
+                naming = id_naming(transactional_id, workers)
+                connector = None
+                if naming is not None and naming.connector is not None:
+                    connector = connector_in(reader, name, naming.connector)
+                life = _id_history(transactional_id, history, events)
+                yield replace(life, naming=naming, connector=connector)
     if not is_known and reader.is_complete:
         known = [name for replicas in by_cluster.values() for history, _ in replicas for name in history.names]
         raise UsageError(unknown_id(investigation, transactional_id, known))

@@ -181,8 +181,8 @@ def _group_records(source: _Side, target: _Side, rules: Rules, on_unreadable: On
                 checkpoints = {**(checkpoints or {}), **read_checkpoints(log)}
             except InputError as error:
                 on_unreadable(error)
-    commits = (list(_commits(side, rules, on_unreadable)) for side in (source, target))
-    return GroupRecords(*commits, checkpoints)
+    committed, own = (tuple(_commits(side, rules, on_unreadable)) for side in (source, target))
+    return GroupRecords(committed, own, checkpoints)
 
 
 def _commits(side: _Side, rules: Rules, on_unreadable: OnUnreadable) -> Iterator[Commits]:

@@ -127,7 +127,8 @@ def dump(  # long: one parameter per option
         typer.Option(
             metavar="NAME",
             help="Print records as kafka-console-consumer does with its formatter: transaction-log, offsets, "
-            "group-metadata, checkpoint, heartbeat or offset-sync. With --style 4.3, 3.9 or 2.8 byte for byte.",
+            "group-metadata, checkpoint, heartbeat or offset-sync, with --style 4.3, 3.9 or 2.8 byte for byte; or "
+            "connect, those of Kafka Connect without secrets.",
             rich_help_panel=KAFKA,
         ),
     ] = None,

@@ -14,6 +14,7 @@ from kforensics.forensics.core.formatting import format_count, format_time, form
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
@@ -132,6 +133,7 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
         shown = "belongs to" if naming.is_recorded else "looks like"
         yield Line(f"  {shown} {COMPONENTS[naming.component]}: {printable(naming.part)}", hang=4)
         yield Line(f"  next: {naming.next_step}", hang=4)
+    yield from connector_lines(story.connector, screen)
     resets = [event for event in story.events if event.kind is GroupEventKind.RESET]
     if resets:
         count = "reset" if len(resets) == 1 else f"{len(resets):,} resets, the last"

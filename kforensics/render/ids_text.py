@@ -25,6 +25,7 @@ from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
@@ -161,6 +162,7 @@ def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterat
     yield f"transactional id {printable(history.transactional_id)}: {state}"
     yield f"  coordinator: {partition_label(history.place, 'unknown partition')}"
     yield from _component_lines(history)
+    yield from connector_lines(history.connector, screen)
     limit = screen.shown(LISTED)
     events = history.events if limit is None else history.events[-limit:]
     if len(events) < len(history.events):

@@ -199,6 +199,10 @@ def test_groups_of_components_are_recognized_and_say_what_happens_next(tmp_path:
     assert "looks like Kafka Streams: application shop\n" in run(*words, "--group", "shop", tmp_path).text
     sink = run(*words, "--group", "connect-s3", tmp_path).text
     assert "looks like Kafka Connect: sink connector s3\n  next: its tasks read on" in sink
+    status = {0: [(b"commit-s3", b'{"tasks":2}')], 1: [(b"status-connector-s3", b'{"state":"PAUSED"}')]}
+    forge(tmp_path, "plain @0; plain @1", topic="connect-status", records=status)
+    sink = run(*words, "--group", "connect-s3", tmp_path).text
+    assert "  connector s3: 2 tasks, last status PAUSED\n" in sink
     assert "next" not in run(*words, "--group", "plain", tmp_path).text
 
 

@@ -18,6 +18,7 @@ from kforensics.forensics.core.broker_settings import DEFAULT
 from scripts import documented
 from tests.command import ROOT, SAMPLES, run, sentence
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
+from tests.forensics.forge import forge
 
 AS_OF = "2026-11-22"
 DESCRIBED = {
@@ -314,3 +315,16 @@ def test_what_does_not_go_together_or_is_not_there_is_refused() -> None:
 
 def test_the_manual_has_the_tables() -> None:
     assert documented.id_tables() in (ROOT / "docs" / "ids.md").read_text(encoding="utf-8"), "run make docs"
+
+
+def test_the_id_of_a_source_task_shows_where_its_connector_goes_on(tmp_path: Path) -> None:
+    forge_coordinator(tmp_path, "connect-cluster-etl Empty 21 0 t 4; etl-files-0 Ongoing 22 0 {p-0} t 5")
+    key = b'["files",{"file":"a.txt"}]'
+    offsets = {0: [(key, b'{"position":7}')], 1: [(b'["other",{}]', b'{"position":9}')]}
+    forge(tmp_path, f"plain @0 {at(0)}; plain @1 {at(1)}", topic="etl-offsets", records=offsets)
+    configs = {0: [(b"commit-files", b'{"tasks":1}')], 1: [(b"tasks-fencing-files", b'{"task-count":1}')]}
+    forge(tmp_path, "plain @0; plain @1", topic="etl-configs", records=configs)
+    text = run("ids", "--transactional-id", "etl-files-0", tmp_path).text
+    assert '  source offset of {"file": "a.txt"} in etl-offsets: {"position": 7}, committed 20' in text
+    assert "  connector files: 1 task\n  fencing: the newest task count record, of 1 task, follows" in text
+    assert "position" not in run("ids", "--transactional-id", "connect-cluster-etl", tmp_path).text

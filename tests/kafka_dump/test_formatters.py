@@ -24,7 +24,7 @@ from tests.command import SAMPLES, dump, sentence
 # Offset, text and exception of a record.
 Recorded = list[tuple[int, str, str]]
 OF_MIRRORS = ("checkpoint", "heartbeat", "offset-sync")
-OF_COORDINATORS = tuple(kind for kind in FORMATTERS if kind not in OF_MIRRORS)
+OF_COORDINATORS = tuple(kind for kind in FORMATTERS if kind not in (*OF_MIRRORS, "connect"))
 CHECKPOINTS = MIRRORS / "target" / "broker-1" / "source.checkpoints.internal-0"
 GROUPS = SAMPLES / "groups" / "broker-1" / "__consumer_offsets-0"
 V0 = SAMPLES / "transactions-v0" / "broker-1" / "__transaction_state-0"

@@ -106,10 +106,12 @@ class IdName(NamedTuple):
     Attributes:
         naming: what it names.
         part: that part of the component, as a clause.
+        connector: the connector whose task it names, None for anything else.
     """
 
     naming: IdNaming
     part: str
+    connector: str | None = None
 
 
 def workers_among(names: Iterable[str]) -> frozenset[str]:
@@ -138,11 +140,12 @@ def id_naming(name: str, workers: Collection[str]) -> IdName | None:
         if name.startswith(f"{group}-") and (task := re.fullmatch(rf"(.+)-({NUMBER})", name[len(group) + 1 :])):
             is_mirror = group.endswith(OF_MIRROR)
             naming = IdNaming.MIRROR_TASK if is_mirror else IdNaming.SOURCE_TASK
-            return IdName(naming, f"task {task[2]} of connector {task[1]}, worker group {group}")
+            return IdName(naming, f"task {task[2]} of connector {task[1]}, worker group {group}", task[1])
     for naming, pattern, clause in PATTERNS:
         if fits := pattern.fullmatch(name):
             is_possible = naming is not IdNaming.SUBTASK or int(fits[2]) < MAX_PARALLELISM
-            return IdName(naming, clause.format(*fits.groups())) if is_possible else None
+            connector = fits[2] if naming is IdNaming.MIRROR_TASK else None
+            return IdName(naming, clause.format(*fits.groups()), connector) if is_possible else None
     return None
 
 
@@ -154,12 +157,14 @@ class GroupNaming(NamedTuple):
         part: that part of the component, as a clause.
         next_step: what it does when it starts again.
         is_recorded: whether records of the group show it, such as its type or its clients, and not only its name.
+        connector: the sink connector whose group it is, None for anything else.
     """
 
     component: int
     part: str
     next_step: str
     is_recorded: bool
+    connector: str | None = None
 
     @property
     def source(self) -> str:
@@ -198,5 +203,5 @@ def group_naming(group: str, state: GroupState | None, topics: Iterable[str]) ->
         clients = () if state is None else state.members.values()
         is_recorded = bool(clients) and all(name.startswith(f"{SINK_CLIENT}{connector}-") for name in clients)
         step = AFTER_REMOVAL if is_removed else SINK_START
-        return GroupNaming(CONNECT, f"sink connector {connector}", step, is_recorded)
+        return GroupNaming(CONNECT, f"sink connector {connector}", step, is_recorded, connector)
     return None

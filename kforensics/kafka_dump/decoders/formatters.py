@@ -7,6 +7,7 @@ records of other types are read and not printed, and those of unknown types are 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +21,7 @@ from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STA
 from kforensics.parsers.format.failures import BUFFER_UNDERFLOW
 from kforensics.parsers.messages import group, transaction_log
 from kforensics.parsers.messages.codec import decode
+from kforensics.parsers.messages.connect import CONNECT_TOPICS, connect_record, without_secrets
 from kforensics.parsers.messages.internal_records import decode_record
 from kforensics.parsers.messages.json_render import to_json
 from kforensics.parsers.messages.reader import RUNTIME, MessageError, MessageReader
@@ -40,7 +42,9 @@ _TOPICS_OF_MIRRORS: Final = {
     "heartbeat": "heartbeats",
     "offset-sync": "mm2-offset-syncs.ALIAS.internal",
 }
-FORMATTERS: Final = (*_TOPICS, *_TOPICS_OF_MIRRORS)
+# Not a formatter of Kafka, whose tools print these records as they are.
+CONNECT: Final = "connect"
+FORMATTERS: Final = (*_TOPICS, *_TOPICS_OF_MIRRORS, CONNECT)
 FORMATTER_STYLES: Final = ("4.3", "3.9", "2.8")
 # The types that a formatter prints.
 _TYPES: Final = {"transaction-log": (0,), "offsets": (0, 1), "group-metadata": (2,)}
@@ -58,7 +62,7 @@ def topic_of(kind: str) -> str:
     """
     if kind not in FORMATTERS:
         raise UsageError(f"--formatter {kind!r} is not one of {', '.join(FORMATTERS)}")
-    return {**_TOPICS, **_TOPICS_OF_MIRRORS}[kind]
+    return {**_TOPICS, **_TOPICS_OF_MIRRORS, CONNECT: "connect-offsets, connect-configs or connect-status"}[kind]
 
 
 def fits_topic(kind: str, topic: str | None) -> bool:
@@ -67,8 +71,9 @@ def fits_topic(kind: str, topic: str | None) -> bool:
     >>> fits_topic("checkpoint", "europe.checkpoints.internal"), fits_topic("offsets", "orders")
     (True, False)
     """
-    if kind in MIRROR_TOPICS:
-        return topic is not None and MIRROR_TOPICS[kind].fullmatch(topic) is not None
+    patterns = {**MIRROR_TOPICS, CONNECT: CONNECT_TOPICS}
+    if kind in patterns:
+        return topic is not None and patterns[kind].fullmatch(topic) is not None
     return topic == topic_of(kind)
 
 
@@ -84,6 +89,10 @@ def formatter(kind: str, style: str | None = None) -> Formatter:
         UsageError: There is no such formatter, or it is not known what that of the style prints.
     """
     topic_of(kind)
+    if kind == CONNECT:
+        if style is not None:
+            raise UsageError(f"--formatter {kind} is none of Kafka's, and has no style; leave out --style {style}")
+        return lambda key, value, _offset: _connect_text(key, value)
     if style is not None and style not in FORMATTER_STYLES:
         raise UsageError(f"--formatter imitates the styles {', '.join(FORMATTER_STYLES)}, not {style}; choose one")
     if kind in MIRROR_TOPICS:
@@ -100,6 +109,15 @@ def formatter(kind: str, style: str | None = None) -> Formatter:
             return _by_formatter(kind, release)
         case _:
             return _by_key(kind, release)
+
+
+def _connect_text(key: bytes | None, value: bytes | None) -> str:
+    """Return a record of Kafka Connect as a line of JSON without secrets, empty for any other record."""
+    record = connect_record(key, value)
+    if record is None:
+        return ""
+    names = {name: part for name, part in record._asdict().items() if part is not None and name != "value"}
+    return f"{json.dumps({**names, 'value': without_secrets(record)}, ensure_ascii=False)}\n"
 
 
 def _lines(kind: str) -> Formatter:

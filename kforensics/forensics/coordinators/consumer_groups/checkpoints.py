@@ -38,7 +38,7 @@ class Checkpoint(NamedTuple):
         topic: the mirror.
         partition: number of its partition.
         upstream_offset: the offset that the group had committed in the source.
-        offset: the offset that stands for it in the mirror.
+        offset: the offset in the mirror that corresponds to it.
         metadata: the client's metadata.
         record: where the record is.
     """
@@ -90,7 +90,7 @@ def _checkpoints(records: Iterable[object], segment: int, batch: Batch) -> Itera
             with suppress(MessageError):
                 key = decode(CHECKPOINT_KEY, 0, record.key).value
                 value = decode(CHECKPOINT_VALUE, 0, record.value, start=VERSION_BYTES).value
-                time = NO_TIME if record.timestamp is None else record.timestamp
+                time = record.timestamp if record.timestamp >= 0 else NO_TIME
                 place = GroupRecord(segment, batch.position, record.offset, time)
                 offsets = value["upstreamOffset"], value["offset"]
                 yield Checkpoint(key["group"], key["topic"], key["partition"], *offsets, value["metadata"], place)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.connectors import Connector
 from kforensics.forensics.coordinators.consumer_groups.checkpoints import Checkpoint
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
@@ -176,6 +177,7 @@ class GroupStory:
         paths: paths of the segments of that partition.
         state: its last state, None if it has no records of its own: its offsets were committed without members.
         events: its events, in the order of the log.
+        connector: what is known about the sink connector whose group it is; None if nothing is.
     """
 
     group: str
@@ -183,6 +185,7 @@ class GroupStory:
     paths: tuple[str, ...]
     state: GroupState | None
     events: tuple[GroupEvent, ...]
+    connector: Connector | None = None
 
     @property
     def rows(self) -> Iterator[Rows]:

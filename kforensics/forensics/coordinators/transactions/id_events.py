@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.component_names import IdName
+from kforensics.forensics.coordinators.connectors import Connector
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.transactions.history_replay import StateTransitions
 from kforensics.forensics.coordinators.transactions.transitions import EXHAUSTED, FENCED, TV2, StateStep
@@ -122,6 +123,7 @@ class TransactionalIdHistory:
         is_removed: whether its last record is a tombstone.
         events: what happened to it, in the order of the log.
         naming: the component that its name looks like, None if it is like none.
+        connector: what is known about the connector whose task it names; None if nothing is.
     """
 
     transactional_id: str
@@ -131,6 +133,7 @@ class TransactionalIdHistory:
     is_removed: bool
     events: tuple[IdEvent, ...]
     naming: IdName | None = None
+    connector: Connector | None = None
 
     @property
     def rows(self) -> Iterator[Rows]:
