@@ -78,6 +78,10 @@ REPLICA_RESULTS: dict[str, Table] = {
     for table in (
         placed_table("replica_differences", "range of offsets in which two replicas differ", DIFFERENCES),
         placed_table("leader_epoch_lineage", "leader epoch of a replica", LEADER_EPOCHS),
-        placed_table("lost_records", "record of a replica that a later leader did not have or wrote over, until the replica truncates it", LOST_RECORDS),
+        placed_table(
+            "lost_records",
+            "record of a replica that a later leader did not have or wrote over, until the replica truncates it",
+            LOST_RECORDS,
+        ),
     )
 }
