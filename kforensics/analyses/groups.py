@@ -194,7 +194,8 @@ def _cluster(reader: PartitionReader, members: list[Partition], best: list[Commi
         reset.key[1:] for commits in best for reset in commits.resets if request.group in (None, reset.key[0])
     }
     logs = [one for one in members if (one.place.topic, one.place.partition) in wanted]
-    markers = best_replicas(map(PartitionMarkers.of, reader.states(logs)))
+    # With what is known of remote storage, which shows where a log starts.
+    markers = best_replicas(map(PartitionMarkers.of, reader.investigation.of(logs).states(reader.skip)))
     rules = reader.investigation.known_rules.across({one.place.log_dir for one in members})
     cluster = Cluster.of((), markers, rules, commits=best)
     try:

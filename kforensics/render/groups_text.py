@@ -138,6 +138,7 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     if resets:
         count = "reset" if len(resets) == 1 else f"{len(resets):,} resets, the last"
         yield Line(f"  {count}: {_time(resets[-1])} {_reset(resets[-1])}", hang=4)
+    yield from _out_of_range_lines(story)
     yield from _member_lines(story, screen)
     limit = screen.shown(LISTED)
     events = story.events if limit is None else story.events[-limit:]
@@ -146,6 +147,13 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
         yield from screen.rest("--all")
     for event in events:
         yield Line(f"  {_event_line(event)}", hang=4)
+
+
+def _out_of_range_lines(story: GroupStory) -> Iterator[str]:
+    out = [event for event in story.events if event.kind is GroupEventKind.OUT_OF_RANGE]
+    if out:
+        count = "" if len(out) == 1 else f"{format_count(len(out), 'partition')} out of range, the first: "
+        yield Line(f"  {count}{_out_of_range(out[0])}", hang=4)
 
 
 def _member_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
@@ -159,6 +167,8 @@ def _member_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
 
 
 def _event_line(event: GroupEvent) -> str:
+    if event.kind is GroupEventKind.OUT_OF_RANGE:
+        return f"at the end: {_out_of_range(event)}"
     missing = "" if event.is_exact or event.cause else " (earlier records may be missing)"
     return f"{_time(event)} {_what(event)}{missing}"
 
@@ -198,3 +208,10 @@ def _reset(event: GroupEvent) -> str:
     return (
         f"{printable(topic)}-{partition} from {before} to {event.last}: {likely}{cause}; {printable(event.why or '')}"
     )
+
+
+def _out_of_range(event: GroupEvent) -> str:
+    topic, partition = event.partition or ("", -1)
+    likely = "" if event.is_exact else "likely "
+    cause = (event.cause or "").replace("-", " ")
+    return f"{printable(topic)}-{partition} out of range at {event.first}: {likely}{cause}; {event.why}"

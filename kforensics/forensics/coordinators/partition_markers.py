@@ -94,7 +94,8 @@ class PartitionMarkers:
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped.
         kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
-        log_start_offset: its log start offset.
+        log_start_offset: first visible offset on disk.
+        visible_start_offset: its log start offset; with remote storage it may be before the first segment on disk.
         log_end_offset: its log end offset.
         has_append_times: whether all its timestamps are append times.
         offset_gaps: number of offset gaps in its log.
@@ -114,6 +115,7 @@ class PartitionMarkers:
     copied_at: int = NEVER
     kept_until: int = NO_TIME
     log_start_offset: int = 0
+    visible_start_offset: int = 0
     log_end_offset: int = 0
     has_append_times: bool = False
     offset_gaps: int = 0
@@ -140,6 +142,7 @@ class PartitionMarkers:
             copied_at=_copied_at(state),
             kept_until=state.kept_until(int(times.max()) if len(times) else NO_TIME),
             log_start_offset=state.local_log_start_offset,
+            visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
             has_append_times=state.log.timestamp_types == 2,
             offset_gaps=state.log.offset_gaps,

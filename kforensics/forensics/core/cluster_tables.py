@@ -266,9 +266,9 @@ component_next string what that component does when it starts again
 """)
 OF_A_GROUP = parse_columns("""
 group string group
-event string state, commits, aborted, pending, removed, reset or delivery
+event string state, commits, aborted, pending, removed, reset, out-of-range or delivery
 times int64 how many records in a row
-first_timestamp int64 time of the first one, in ms; null if unknown
+first_timestamp int64 time of the first one, in ms; null if unknown, as for out-of-range
 last_timestamp int64 time of the last one, in ms; null if unknown
 committed_topic string topic of the committed offset; null for a state
 committed_partition int32 partition of that topic; null for a state
@@ -278,7 +278,7 @@ state string state of the group; null for another event, like the next three col
 generation int32 its generation or epoch
 members int32 its members
 clients string client ids of the members, with commas; null if there are none
-cause string why the group went back or started again; null for other events
+cause string why the group went back or started again, or will do so; null for other events
 exact bool whether the files leave no other explanation
 why string what shows the cause, or the delivery states with their offsets; null for other events
 path string segment with its first record

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.offset_ranges import (
+    OffsetBeforeLog,
+    offset_before_log,
+    offsets_before_log,
+)
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, ResetReason, reset_reason
-from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.core.broker_settings import OFFSETS_RETENTION
 from kforensics.forensics.core.commands import BOOTSTRAP, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
@@ -166,40 +168,34 @@ def _benign(reset: OffsetReset, reason: ResetReason) -> tuple[str, ...]:
 
 def _out_of_range(cluster: Cluster, commits: Commits) -> Iterator[PlacedFinding]:
     """Yield committed offsets before the log start of the available partitions."""
-    logs = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
-    names, codes = commits.last.partitions
-    starts = np.array([logs[name].log_start_offset if name in logs else -1 for name in names], "i8")[codes]
-    committed = commits.last.table.rows["committed"]
-    rows = np.flatnonzero((committed >= 0) & (committed < starts))
-    yield from _counted((_before_start(cluster, commits, row) for row in rows.tolist()), len(rows))
+    rows = offsets_before_log(cluster, commits)
+    placed = (_before_start(cluster, commits, offset_before_log(cluster, commits, row)) for row in rows.tolist())
+    yield from _counted(placed, len(rows))
 
 
-def _before_start(cluster: Cluster, commits: Commits, row: int) -> PlacedFinding:
-    (group, topic, partition), commit = commits.last.at(row)
-    log = cluster.marker_join.by_partition[cluster.supplied_partitions[topic, partition]]
+def _before_start(cluster: Cluster, commits: Commits, offset: OffsetBeforeLog) -> PlacedFinding:
+    (group, topic, partition), commit, log = offset
     state, name = commits.states.get(group), partition_name((topic, partition))
     is_used, has_records = bool(state and state.members), log.log_start_offset < log.log_end_offset
-    is_stopped = log.copied_at == NEVER
     return cluster.at_commit(
         commits,
         (commit.segment, commit.position, commit.offset),
         CODES["group-offset-out-of-range"],
-        f"The offset of group {group!r} for {name} is {commit.committed}, but the log starts at "
-        f"{log.log_start_offset}: {format_count(log.log_start_offset - commit.committed, 'offset')} deleted before the "
-        "group committed them. It continues where its auto.offset.reset says.",
-        severity=None if is_used and has_records and is_stopped else Severity.INFO,
+        f"The offset of group {group!r} for {name} is {commit.committed}, but {offset.why}. It continues where its "
+        "auto.offset.reset says.",
+        severity=None if is_used and has_records and offset.is_certain else Severity.INFO,
         evidence={
             "group": group,
             "partition": name,
             "committed": commit.committed,
-            "log_start_offset": log.log_start_offset,
+            "log_start_offset": log.visible_start_offset,
             "log_end_offset": log.log_end_offset,
             "members": len(state.members) if state else None,
         },
-        exactness=Exactness.EXACT if is_stopped else Exactness.APPROXIMATE,
+        exactness=Exactness.EXACT if offset.is_certain else Exactness.APPROXIMATE,
         benign=(
             f"group not in use: {'no, it has members' if is_used else 'likely, it has no members'}",
-            f"partition copied after the commit: {'no, the broker was stopped' if is_stopped else 'possible'}",
+            f"partition copied after the commit: {'no, the broker was stopped' if offset.is_certain else 'possible'}",
             f"nothing left to read: {'no' if has_records else 'yes'}",
         ),
         remedy=filled_in(f"{CODES['group-offset-out-of-range'].remedy} See {DESCRIBE_GROUP}.", {"group": group}),

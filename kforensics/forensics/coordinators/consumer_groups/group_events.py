@@ -17,7 +17,8 @@ from kforensics.forensics.coordinators.consumer_groups.commit_columns import Com
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
-from kforensics.forensics.coordinators.consumer_groups.reset_causes import reset_reason
+from kforensics.forensics.coordinators.consumer_groups.offset_ranges import offset_before_log, offsets_before_log
+from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, reset_reason
 from kforensics.forensics.coordinators.consumer_groups.share_states import SharePartition
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import CommitIssueKind
@@ -40,6 +41,7 @@ class GroupEventKind(StrEnum):
     PENDING = "pending"
     REMOVED = "removed"
     RESET = "reset"
+    OUT_OF_RANGE = "out-of-range"
     DELIVERY = "delivery"
     CHECKPOINT = "checkpoint"
 
@@ -60,7 +62,7 @@ class GroupEvent(NamedTuple):
             none.
         last: the last committed offset, of a checkpoint where the group goes on in the mirror.
         state: the state of the group, for an event of the group.
-        cause: why, for a reset.
+        cause: why, for a reset or an offset that is out of range.
         why: what shows the cause, or what was delivered, or what is missing; None if there is nothing to add.
         is_exact: whether the files leave no other explanation, and no record before can be missing.
     """
@@ -222,7 +224,7 @@ def _null(time: int) -> int | None:
 
 
 def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable[GroupEvent]) -> GroupStory:
-    """Return the history of a group with its resets and their causes.
+    """Return the history of a group with its resets and their causes, and at last its offsets that are out of range.
 
     Args:
         cluster: the cluster, with the partitions of the group as far as they are available.
@@ -233,7 +235,8 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable
     resets = [*_resets(cluster, commits, group), *_regressions(commits, group)]
     # A reset is shown before the run of commits that begins with its record.
     together = sorted([*resets, *events], key=lambda event: event.record.offset)
-    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), tuple(together))
+    events = (*together, *_out_of_range(cluster, commits, group))
+    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), events)
 
 
 def with_deliveries(
@@ -288,6 +291,18 @@ def _resets(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEve
             yield GroupEvent(
                 GroupEventKind.RESET, record, commit.time, 1, reset.key[1:], *offsets, None, cause, reason.why, is_exact
             )
+
+
+def _out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
+    """Yield the offsets in force of a group that the logs do not have any more; when they went is unknown."""
+    for row in offsets_before_log(cluster, commits).tolist():
+        offset = offset_before_log(cluster, commits, row)
+        if offset.key[0] == group:
+            commit = offset.commit
+            record = GroupRecord(commit.segment, commit.position, commit.offset, NO_TIME)
+            kind, cause, is_exact = GroupEventKind.OUT_OF_RANGE, str(ResetCause.RECORDS_DELETED), offset.is_certain
+            offsets = commit.committed, commit.committed
+            yield GroupEvent(kind, record, NO_TIME, 1, offset.key[1:], *offsets, None, cause, offset.why, is_exact)
 
 
 def _regressions(commits: Commits, group: str) -> Iterator[GroupEvent]:

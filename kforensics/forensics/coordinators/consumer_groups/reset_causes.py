@@ -1,4 +1,4 @@
-"""Why a group went back, or started again without its committed offset.
+"""Why a group went back, or started again without its committed offset, or will do so.
 
 Rules: ``OffsetMetadataManager.cleanupExpiredOffsets`` and ``GroupCoordinatorService.onPartitionsDeleted`` for
 tombstones; ``ClassicGroup.validateOffsetCommit``: only a group without members accepts a commit without a member.
@@ -28,7 +28,10 @@ SOON_MS = 10_000
 
 
 class ResetCause(StrEnum):
-    """Why a group went back, or started again without its committed offset."""
+    """Why a group went back, or started again without its committed offset, or will do so.
+
+    RECORDS_DELETED is that of a committed offset before the log start offset.
+    """
 
     OFFSET_EXPIRED = "offset-expired"
     OFFSET_DELETED = "offset-deleted"
@@ -40,6 +43,7 @@ class ResetCause(StrEnum):
     ADMINISTRATOR = "administrator"
     SIMPLE_CONSUMER = "simple-consumer"
     MEMBER = "member"
+    RECORDS_DELETED = "records-deleted"
 
 
 class ResetReason(NamedTuple):
