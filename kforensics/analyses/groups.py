@@ -11,7 +11,7 @@ from kforensics.analyses.explain import PartitionReader
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.topics import check_topics, is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.audit.cluster_result import best_commits, best_replicas
+from kforensics.forensics.audit.cluster_result import best_commits, best_histories, best_replicas
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.component_names import group_naming
 from kforensics.forensics.coordinators.consumer_groups.checkpoints import checkpoint_alias, read_checkpoints
@@ -26,8 +26,9 @@ from kforensics.forensics.coordinators.consumer_groups.group_events import (
 )
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList, group_rows
 from kforensics.forensics.coordinators.consumer_groups.share_states import share_partitions_of
-from kforensics.forensics.coordinators.coordinator_records import TopicPartition
+from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
@@ -198,8 +199,17 @@ def _cluster(reader: PartitionReader, members: list[Partition], best: list[Commi
     markers = best_replicas(map(PartitionMarkers.of, reader.investigation.of(logs).states(reader.skip)))
     rules = reader.investigation.known_rules.across({one.place.log_dir for one in members})
     cluster = Cluster.of((), markers, rules, commits=best)
+    if request.group is not None and _has_transactional_resets(best, request.group):
+        histories = reader.histories()[reader.investigation.clusters.name_of(members[0])]
+        cluster = replace(cluster, coordinators=Coordinators.of(best_histories(histories)))
     try:
         return replace(cluster, removed_topics=removed_topics_in(members))
     except InputError as error:
         reader.skip(error)
         return cluster
+
+
+def _has_transactional_resets(best: list[Commits], group: str) -> bool:
+    """Return whether a transaction lowered an offset of a group; its coordinator knows whose it was."""
+    changes = (change for commits in best for change in (*commits.resets, *commits.issues))
+    return any(change.key[0] == group and change.commit.producer_id != NONE for change in changes)

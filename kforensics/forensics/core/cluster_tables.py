@@ -281,6 +281,11 @@ clients string client ids of the members, with commas; null if there are none
 cause string why the group went back or started again, or will do so; null for other events
 exact bool whether the files leave no other explanation
 why string what shows the cause, or the delivery states with their offsets; null for other events
+member string of a reset, the member that committed: the only one, or the one that had the partition; else null
+client_id string its client id; null if no member is named, like the next column
+client_host string from where it had joined, as its broker saw it
+producer_id int64 of a reset in a transaction, its producer id; else null
+transactional_id string its transactional id; null if no available coordinator names it
 path string segment with its first record
 position int64 byte position of that record's batch
 offset int64 offset of that record

@@ -16,6 +16,7 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
+from kforensics.forensics.coordinators.consumer_groups.committers import committer_of, producer_name
 from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
@@ -169,9 +170,12 @@ def _regressed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> Placed
         _position(commit),
         CODES["eos-offset-regressed"],
         f"The offset of {_owner(key)} regressed from {before.committed} to {commit.committed} in the transaction of "
-        f"producer {commit.producer_id} that ended at {format_time(commit.time)}.",
+        f"{producer_name(cluster, commit.producer_id)} that ended at {format_time(commit.time)}.",
         producer=(commit.producer_id, commit.producer_epoch),
-        evidence=_evidence(key, commit, before),
+        evidence={
+            **_evidence(key, commit, before),
+            "transactional_id": committer_of(cluster, key, commit, None).transactional_id,
+        },
         exactness=Exactness.EXACT if commits.is_whole else Exactness.APPROXIMATE,
         benign=(
             "offsets reset between the two: no, no other commit between them",

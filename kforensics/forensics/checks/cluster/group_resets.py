@@ -13,6 +13,7 @@ from itertools import islice
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.committers import committer_of
 from kforensics.forensics.coordinators.consumer_groups.offset_ranges import (
     OffsetBeforeLog,
     offset_before_log,
@@ -122,7 +123,7 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
         if is_back and reason.cause in UNINTENDED and not reason.is_inferred
         else Severity.INFO,
         producer=(commit.producer_id, commit.producer_epoch) if commit.producer_id >= 0 else None,
-        evidence=_evidence(reset, reason, name),
+        evidence=_evidence(cluster, reset, reason),
         exactness=Exactness.EXACT if reason.is_certain and commits.is_whole else Exactness.APPROXIMATE,
         benign=_benign(reset, reason),
         remedy=filled_in(REMEDIES.get(reason.cause, OTHER_REMEDY), values),
@@ -140,11 +141,12 @@ def _consequence(reset: OffsetReset) -> str:
     return f"Then, {first}: it may have read from the start again, or skipped records, as its auto.offset.reset says."
 
 
-def _evidence(reset: OffsetReset, reason: ResetReason, name: str) -> dict[str, object]:
-    _, commit, before, removal, group = reset
+def _evidence(cluster: Cluster, reset: OffsetReset, reason: ResetReason) -> dict[str, object]:
+    key, commit, before, removal, group = reset
+    committer = committer_of(cluster, key, commit, group)
     return {
-        "group": reset.key[0],
-        "partition": name,
+        "group": key[0],
+        "partition": partition_name(key[1:]),
         "reset_by": str(reason.cause),
         "why": reason.why,
         "committed": commit.committed,
@@ -153,6 +155,7 @@ def _evidence(reset: OffsetReset, reason: ResetReason, name: str) -> dict[str, o
         "removed_at_offset": None if removal is None else removal.offset,
         "members": None if group is None else len(group.members),
         "generation": None if group is None else group.generation,
+        **{name: getattr(committer, name) for name in ("member", "client_id", "client_host", "transactional_id")},
     }
 
 

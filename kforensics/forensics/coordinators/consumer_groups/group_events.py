@@ -14,7 +14,8 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.connectors import Connector
 from kforensics.forensics.coordinators.consumer_groups.checkpoints import Checkpoint
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
+from kforensics.forensics.coordinators.consumer_groups.committers import NO_COMMITTER, Committer, committer_of
 from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
 from kforensics.forensics.coordinators.consumer_groups.offset_ranges import offset_before_log, offsets_before_log
@@ -46,6 +47,8 @@ class GroupEventKind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
+# The columns with the member that made the commit of a reset.
+MEMBER_COLUMNS = ("member", "client_id", "client_host")
 OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
 
 
@@ -65,6 +68,8 @@ class GroupEvent(NamedTuple):
         cause: why, for a reset or an offset that is out of range.
         why: what shows the cause, or what was delivered, or what is missing; None if there is nothing to add.
         is_exact: whether the files leave no other explanation, and no record before can be missing.
+        producer_id: producer id of a reset in a transaction, -1 for any other event.
+        committer: who made the commit of a reset.
     """
 
     kind: GroupEventKind
@@ -78,6 +83,8 @@ class GroupEvent(NamedTuple):
     cause: str | None = None
     why: str | None = None
     is_exact: bool = True
+    producer_id: int = NONE
+    committer: Committer = NO_COMMITTER
 
 
 class GroupEvents:
@@ -212,6 +219,9 @@ class GroupStory:
             "cause": [event.cause for event in events],
             "exact": [event.is_exact for event in events],
             "why": [event.why for event in events],
+            **{name: [getattr(event.committer, name) for event in events] for name in MEMBER_COLUMNS},
+            "producer_id": [None if event.producer_id == NONE else event.producer_id for event in events],
+            "transactional_id": [event.committer.transactional_id for event in events],
             "path": [self.paths[event.record.segment] for event in events],
             "position": [event.record.position for event in events],
             "offset": [event.record.offset for event in events],
@@ -232,7 +242,7 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable
         group: the group.
         events: its events from that partition.
     """
-    resets = [*_resets(cluster, commits, group), *_regressions(commits, group)]
+    resets = [*_resets(cluster, commits, group), *_regressions(cluster, commits, group)]
     # A reset is shown before the run of commits that begins with its record.
     together = sorted([*resets, *events], key=lambda event: event.record.offset)
     events = (*together, *_out_of_range(cluster, commits, group))
@@ -284,13 +294,25 @@ def with_checkpoints(
 def _resets(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
     for reset in commits.resets:
         if reset.key[0] == group:
-            commit, before, reason = reset.commit, reset.before, reset_reason(cluster, reset)
-            record = GroupRecord(commit.segment, commit.position, commit.offset, commit.time)
-            offsets = (None if before is None else before.committed, commit.committed)
-            cause, is_exact = str(reason.cause), reason.is_certain and commits.is_whole
-            yield GroupEvent(
-                GroupEventKind.RESET, record, commit.time, 1, reset.key[1:], *offsets, None, cause, reason.why, is_exact
-            )
+            reason, committer = reset_reason(cluster, reset), committer_of(cluster, *reset[:2], reset.group)
+            before = None if reset.before is None else reset.before.committed
+            event = _reset_event(reset.key, reset.commit, before, str(reason.cause))
+            is_exact = reason.is_certain and commits.is_whole
+            yield event._replace(why=reason.why, is_exact=is_exact, committer=committer)
+
+
+def _regressions(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
+    for issue in commits.issues:
+        if issue.kind is CommitIssueKind.REGRESSED and issue.key[0] == group:
+            committer = committer_of(cluster, issue.key, issue.commit, None)
+            event = _reset_event(issue.key, issue.commit, issue.before.committed, str(ResetCause.TRANSACTION))
+            yield event._replace(why=committer.why, is_exact=commits.is_whole, committer=committer)
+
+
+def _reset_event(key: GroupPartition, commit: Commit, before: int | None, cause: str) -> GroupEvent:
+    record = GroupRecord(commit.segment, commit.position, commit.offset, commit.time)
+    event = GroupEvent(GroupEventKind.RESET, record, commit.time, 1, key[1:], before, commit.committed)
+    return event._replace(cause=cause, producer_id=commit.producer_id)
 
 
 def _out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
@@ -303,15 +325,3 @@ def _out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[Gr
             kind, cause, is_exact = GroupEventKind.OUT_OF_RANGE, str(ResetCause.RECORDS_DELETED), offset.is_certain
             offsets = commit.committed, commit.committed
             yield GroupEvent(kind, record, NO_TIME, 1, offset.key[1:], *offsets, None, cause, offset.why, is_exact)
-
-
-def _regressions(commits: Commits, group: str) -> Iterator[GroupEvent]:
-    for issue in commits.issues:
-        if issue.kind is CommitIssueKind.REGRESSED and issue.key[0] == group:
-            commit = issue.commit
-            record = GroupRecord(commit.segment, commit.position, commit.offset, commit.time)
-            offsets = issue.before.committed, commit.committed
-            why = f"producer {commit.producer_id} committed it"
-            yield GroupEvent(
-                GroupEventKind.RESET, record, commit.time, 1, issue.key[1:], *offsets, None, "transaction", why
-            )

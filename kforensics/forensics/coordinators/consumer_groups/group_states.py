@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,11 @@ KINDS: Final = EPOCH_TYPES | MEMBER_TYPES | TARGET_TYPES | CURRENT_TYPES
 # ``MemberState.STABLE``, which streams groups count differently.
 SETTLED: Final = {"consumer": 0, "share": 0, "streams": 1}
 STATE_TYPES: Final = (CLASSIC_TYPE, *KINDS)
+ValueT = TypeVar("ValueT")
+# What a member may read: in a classic group as its assignor wrote it, else topic ids with partitions.
+Assignment: TypeAlias = "bytes | tuple[tuple[str, tuple[int, ...]], ...]"
+# The fields of a record with what a member of a consumer group has: its partitions, also those it is still to give up.
+OWNED: Final = ("assignedPartitions", "partitionsPendingRevocation")
 
 
 class GroupRecord(NamedTuple):
@@ -66,6 +71,8 @@ class GroupState(NamedTuple):
         removed_in: segment and position of the batch that removed the group, None if it was not removed.
         target_epoch: epoch of the target assignment, for groups that are not classic; -1 if unknown.
         member_epochs: epoch of each of their members that has all of its assignment, -1 for one that has not.
+        hosts: from where each member joined, by member id.
+        assignments: what each member of a classic or consumer group may read, by member id, as far as it is known.
     """
 
     kind: str
@@ -77,7 +84,9 @@ class GroupState(NamedTuple):
     emptied: int = NO_TIME
     removed_in: tuple[int, int] | None = None
     target_epoch: int = NONE
-    member_epochs: dict[str, int] = {}  # noqa: RUF012  # never changed in place
+    member_epochs: dict[str, int] = {}  # noqa: RUF012  # never changed in place, like the next two
+    hosts: dict[str, str] = {}  # noqa: RUF012
+    assignments: dict[str, Assignment] = {}  # noqa: RUF012
 
     @property
     def name(self) -> str:
@@ -178,10 +187,7 @@ def _changed(
     if type_id in MEMBER_TYPES:
         return _with_member(state, record, key["memberId"], value)
     if type_id in CURRENT_TYPES:
-        others = {name: epoch for name, epoch in state.member_epochs.items() if name != key["memberId"]}
-        if value is not None:
-            others[key["memberId"]] = value["memberEpoch"] if value["state"] == SETTLED[kind] else NONE
-        return state._replace(member_epochs=others)
+        return _with_assignment(state, key["memberId"], value)
     if value is None:
         return None
     if type_id in EPOCH_TYPES:
@@ -191,13 +197,28 @@ def _changed(
 
 def _with_member(state: GroupState, record: GroupRecord, member: str, value: dict[str, Any] | None) -> GroupState:
     """Return the state of a group after a member joined or changed, or left if there is no value."""
-    members = {name: client for name, client in state.members.items() if name != member}
+    members, hosts = _without(state.members, member), _without(state.hosts, member)
     if value is not None:
-        members[member] = value["clientId"]
+        members[member], hosts[member] = value["clientId"], value["clientHost"]
     is_emptied = bool(state.members) and not members
     emptied = record.time if is_emptied else state.emptied
     is_removed = value is None and state.removed_in is not None
-    return state._replace(members=members, emptied=emptied, removed_in=state.removed_in if is_removed else None)
+    state = state._replace(members=members, hosts=hosts, emptied=emptied)
+    return state._replace(removed_in=state.removed_in if is_removed else None)
+
+
+def _with_assignment(state: GroupState, member: str, value: dict[str, Any] | None) -> GroupState:
+    """Return the state of a group after a member got what it may read, or left if there is no value."""
+    epochs, assignments = _without(state.member_epochs, member), _without(state.assignments, member)
+    if value is not None:
+        epochs[member] = value["memberEpoch"] if value["state"] == SETTLED[state.kind] else NONE
+        owned = [one for name in OWNED for one in value.get(name) or ()]
+        assignments[member] = tuple((one["topicId"], tuple(one["partitions"])) for one in owned)
+    return state._replace(member_epochs=epochs, assignments=assignments)
+
+
+def _without(values: dict[str, ValueT], member: str) -> dict[str, ValueT]:
+    return {name: value for name, value in values.items() if name != member}
 
 
 def _removed(before: GroupState | None, record: GroupRecord, kind: str) -> GroupState | None:
@@ -205,14 +226,19 @@ def _removed(before: GroupState | None, record: GroupRecord, kind: str) -> Group
     if before is not None and before.kind != kind:
         return None
     state = before or GroupState(kind, {})
-    return state._replace(members={}, record=record, removed_in=(record.segment, record.position))
+    removed_in = (record.segment, record.position)
+    return state._replace(members={}, hosts={}, assignments={}, record=record, removed_in=removed_in)
 
 
 def _classic(before: GroupState | None, record: GroupRecord, value: dict[str, Any]) -> GroupState:
-    members = {member["memberId"]: member["clientId"] for member in value["members"]}
+    members, hosts, assignments = (
+        {member["memberId"]: member[name] for member in value["members"]}
+        for name in ("clientId", "clientHost", "assignment")
+    )
     emptied = NO_TIME if before is None else before.emptied
     if not members:
         since = value.get("currentStateTimestamp", NONE)
         emptied = since if since >= 0 else record.time
     names = value["protocolType"], value["protocol"]
-    return GroupState(CLASSIC, members, value["generation"], *names, record, emptied)
+    state = GroupState(CLASSIC, members, value["generation"], *names, record, emptied)
+    return state._replace(hosts=hosts, assignments=assignments)

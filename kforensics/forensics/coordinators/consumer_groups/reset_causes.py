@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.committers import committer_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
@@ -75,7 +76,7 @@ def reset_reason(cluster: Cluster, reset: OffsetReset) -> ResetReason:
     if reset.removal is not None:
         return _removed(cluster, reset, reset.removal)
     truncated = _truncated(cluster, reset)
-    return truncated or _committed(reset)
+    return truncated or _committed(cluster, reset)
 
 
 def _recreated(cluster: Cluster, reset: OffsetReset) -> ResetReason | None:
@@ -146,14 +147,14 @@ def partition_log(cluster: Cluster, topic: str, partition: int) -> PartitionMark
     return None if number is None else cluster.marker_join.by_partition[number]
 
 
-def _committed(reset: OffsetReset) -> ResetReason:
+def _committed(cluster: Cluster, reset: OffsetReset) -> ResetReason:
     """Return who committed the lower offset."""
     commit, group = reset.commit, reset.group
+    committer = committer_of(cluster, reset.key, commit, group)
     if commit.producer_id != NONE:
-        return ResetReason(ResetCause.TRANSACTION, f"producer {commit.producer_id} committed it")
+        return ResetReason(ResetCause.TRANSACTION, committer.why)
     if group is not None and group.members:
-        names = ", ".join(sorted({client for client in group.members.values() if client}))
-        return ResetReason(ResetCause.MEMBER, f"the group had members: {names}" if names else "it had members")
+        return ResetReason(ResetCause.MEMBER, committer.why)
     if commit.leader_epoch != NONE:
         why = "the group had no members, and the commit has a leader epoch, as consumers send it"
         return ResetReason(ResetCause.SIMPLE_CONSUMER, why, is_certain=False)
