@@ -135,7 +135,7 @@ def _answers(
         return
     for commits, events in replicas:
         if events is not None and any(commits is one for one in best):
-            story = group_story(cluster, commits, request.group, events.finish())
+            story = group_story(cluster, commits, request.group, events)
             if story.state is not None and story.state.kind == "share":
                 story = _with_deliveries(reader, story, members)
             story = _with_checkpoints(reader, _with_connector(reader, story, members), members)

@@ -97,8 +97,20 @@ def test_commits_are_runs_that_a_reset_ends() -> None:
     assert shown == [
         *(("state", "Empty", None), ("state", "Stable", 1), ("commits", 10, 10), ("state", "Empty", None)),
         *(("removed", None, None), ("state", "Dead", None), ("state", "Empty", None), ("state", "Stable", 1)),
-        *(("reset", 10, 3), ("commits", 3, 9), ("state", "Empty", None)),
+        *(("commits", 3, 9), ("reset", 10, 3), ("state", "Empty", None)),
     ]
+
+
+def test_a_reset_in_a_transaction_is_where_its_marker_is(tmp_path: Path) -> None:
+    """After the commit that made it, and after what happened until the transaction ended."""
+    log = f"plain @0-0 {at(0)}; D 1 0 0-0 @1-1 T {at(1)}; plain @2-2 {at(2)}; M 1 0 C 0 @3 {at(3)}; plain @4-4 {at(4)}"
+    forge_offsets(tmp_path, log, {0: ("g", "in-0", 9), 1: ("g", "in-0", 5), 2: ("g", "in-1", 1), 4: ("g", "in-2", 1)})
+    events = history(tmp_path, "g")
+    assert [(event["event"], event["committed_partition"], event["last_committed"]) for event in events] == [
+        *(("commits", 0, 9), ("commits", 0, 5), ("commits", 1, 1), ("reset", 0, 5), ("commits", 2, 1)),
+    ]
+    times = [event["first_timestamp"] for event in events]
+    assert times == sorted(times)
 
 
 def test_members_of_the_consumer_protocol_join_and_leave() -> None:

@@ -70,6 +70,8 @@ class GroupEvent(NamedTuple):
         is_exact: whether the files leave no other explanation, and no record before can be missing.
         producer_id: producer id of a reset in a transaction, -1 for any other event.
         committer: who made the commit of a reset.
+        effective_offset: offset of the record with which it took effect, of a reset in a transaction that of its
+            marker; -1 for that of ``record``.
     """
 
     kind: GroupEventKind
@@ -85,6 +87,12 @@ class GroupEvent(NamedTuple):
     is_exact: bool = True
     producer_id: int = NONE
     committer: Committer = NO_COMMITTER
+    effective_offset: int = NONE
+
+    @property
+    def order(self) -> tuple[int, bool]:
+        """Sorts the events of a group by when they took effect; a reset follows the commit that made it."""
+        return max(self.record.offset, self.effective_offset), self.kind is GroupEventKind.RESET
 
 
 class GroupEvents:
@@ -167,7 +175,17 @@ class GroupEvents:
             for before, event in pairwise([None, *self._states])
             if event is not None and (before is None or not _is_same(before, event))
         ]
-        return sorted([*self._events, *changes], key=lambda event: event.record.offset)
+        return sorted([*self._events, *changes], key=lambda event: event.order)
+
+    def with_effective_offsets(self, resets: Iterable[GroupEvent]) -> Iterator[GroupEvent]:
+        """Yield resets with the offset of the marker with which those in transactions took effect."""
+        resets = list(resets)
+        producers = np.array([event.producer_id for event in resets], "i8")
+        offsets = np.array([event.record.offset for event in resets], "i8")
+        ended = transactions_before(self._state, producers, offsets + 1)
+        for event, row in zip(resets, ended, strict=True):
+            is_within = event.producer_id != NONE and row["last_offset"] >= event.record.offset
+            yield event._replace(effective_offset=int(row["marker_offset"])) if is_within else event
 
 
 def _is_same(before: GroupEvent, after: GroupEvent) -> bool:
@@ -233,20 +251,19 @@ def _null(time: int) -> int | None:
     return None if time == NO_TIME else time
 
 
-def group_story(cluster: Cluster, commits: Commits, group: str, events: Iterable[GroupEvent]) -> GroupStory:
+def group_story(cluster: Cluster, commits: Commits, group: str, events: GroupEvents) -> GroupStory:
     """Return the history of a group with its resets and their causes, and at last its offsets that are out of range.
 
     Args:
         cluster: the cluster, with the partitions of the group as far as they are available.
         commits: the partition of ``__consumer_offsets`` with the group.
         group: the group.
-        events: its events from that partition.
+        events: collected its events from that partition.
     """
-    resets = [*_resets(cluster, commits, group), *_regressions(cluster, commits, group)]
-    # A reset is shown before the run of commits that begins with its record.
-    together = sorted([*resets, *events], key=lambda event: event.record.offset)
-    events = (*together, *_out_of_range(cluster, commits, group))
-    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), events)
+    resets = events.with_effective_offsets([*_resets(cluster, commits, group), *_regressions(cluster, commits, group)])
+    together = sorted([*resets, *events.finish()], key=lambda event: event.order)
+    story = (*together, *_out_of_range(cluster, commits, group))
+    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), story)
 
 
 def with_deliveries(
