@@ -211,5 +211,6 @@ def _cluster(reader: PartitionReader, members: list[Partition], best: list[Commi
 
 def _has_transactional_resets(best: list[Commits], group: str) -> bool:
     """Return whether a transaction lowered an offset of a group; its coordinator knows whose it was."""
-    changes = (change for commits in best for change in (*commits.resets, *commits.issues))
-    return any(change.key[0] == group and change.commit.producer_id != NONE for change in changes)
+    changes = [(change.key, change.commit) for commits in best for change in commits.resets]
+    changes += [(change.key, change.commit) for commits in best for change in commits.issues]
+    return any(key[0] == group and commit.producer_id != NONE for key, commit in changes)

@@ -53,7 +53,7 @@ def consumer(member: str, *partitions: int, revoking: tuple[int, ...] = ()) -> l
     owned, given_up = (
         [{"topicId": TOPIC_ID, "partitions": list(some), "assignmentEpochs": None}] for some in (partitions, revoking)
     )
-    current = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0}
+    current: dict[str, Any] = {"memberEpoch": 1, "previousMemberEpoch": 0, "state": 0}
     current |= {"assignedPartitions": owned, "partitionsPendingRevocation": given_up}
     of_member, of_assignment = (
         (schemas.CONSUMER_GROUP_MEMBER_METADATA_KEY, schemas.CONSUMER_GROUP_MEMBER_METADATA_VALUE),
