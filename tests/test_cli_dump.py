@@ -609,3 +609,21 @@ def test_damage_as_text_lists_the_ranges_of_the_table(folder: str) -> None:
     lines = dump("--damage", DAMAGED / folder).lines
     assert lines[0].startswith(f"{len(rows)} ranges of damage in {len({row['path'] for row in rows})} of ")
     assert [line.rpartition(": ")[2] for line in lines[1::2]] == [row["reason"] for row in rows]
+
+
+def test_damage_as_text_counts_all_ranges_and_lists_the_first(tmp_path: Path) -> None:
+    """A flipped bit in every batch: memory holds the ranges that are listed, and the user is told of the others."""
+    log = tmp_path / "noise-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    whole = b"".join(forge.batch(offset, [forge.record(0, b"k", b"v")]) for offset in range(10_001))
+    size = len(whole) // 10_001
+    flipped = bytearray(whole)
+    flipped[size - 2 :: size] = bytes(byte ^ 1 for byte in whole[size - 2 :: size])  # of the value
+    log.write_bytes(flipped)
+    ended = dump("--damage", log.parent)
+    assert ended.lines[0] == "10,001 ranges of damage in 1 of 1 file"
+    assert len(ended.lines) == 1 + 2 * 10_000 + 1
+    assert ended.lines[-3].startswith("noise-0: offset 9999, newest 2023-11-14 22:13:2")
+    assert ended.lines[-1] == "… and 1 more range; --damage --format ndjson lists all of them"
+    limited = dump("--damage", "--limit", 1, log.parent)
+    assert limited.lines == ended.lines[:3]

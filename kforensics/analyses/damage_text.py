@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import groupby
 from typing import IO, TYPE_CHECKING
+
+import numpy as np
 
 from kforensics.analyses.dump import (
     LEFT_OUT,
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
     from kforensics.analyses.find_files import Notify
     from kforensics.parsers.columns.batch_columns import BatchColumns
     from kforensics.parsers.files.discover import FoundFile
+    from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = ["dump_damage"]
 
 # Where the bytes of a range continue on the next line.
 HANG = 4
+# Ranges of damage without a limit of the user: a file of noise may have millions.
+LISTED = 10_000
 
 
 def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, screen: Screen) -> DumpOutcome:
@@ -49,12 +54,12 @@ def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, screen: Sc
         UsageError: the options do not go together.
     """
     outcome = DumpOutcome(quiet=True)
-    damaged: list[tuple[FoundFile, Damage]] = []
+    damaged = _Damaged(LISTED if request.limit is None else request.limit)
 
     def on_damage(file: FoundFile, damage: Damage) -> None:
         outcome.add_damage(file.path, damage, notify)
         if damage.reason != LEFT_OUT:
-            damaged.append((file, damage))
+            damaged.add(file, damage)
 
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
     files = files_by_table(request, selected_files(request, isolation_filter, notify, outcome))
@@ -69,57 +74,121 @@ def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, screen: Sc
             )
             drain(reader.parts(part, tuple, kernels))
     sink = TextSink(out)
-    for line in screen.lines(_lines(damaged, len(every), request.limit)):
+    for line in screen.lines(_lines(damaged, len(every), is_limited=request.limit is not None)):
         sink.write(f"{line}\n")
     sink.flush()
     return outcome
 
 
-def _lines(damaged: list[tuple[FoundFile, Damage]], read: int, limit: int | None) -> Iterator[str]:
+class _Damaged:
+    """Counts damaged ranges and files, and keeps the first ranges.
+
+    Args:
+        most: how many ranges to keep.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._paths: set[str] = set()
+        self.count = 0
+        self.first: list[tuple[FoundFile, Damage]] = []
+
+    @property
+    def files(self) -> int:
+        """How many files are damaged."""
+        return len(self._paths)
+
+    def add(self, file: FoundFile, damage: Damage) -> None:
+        """Count a range."""
+        self.count += 1
+        self._paths.add(file.path)
+        if len(self.first) < self._most:
+            self.first.append((file, damage))
+
+
+def _lines(damaged: _Damaged, read: int, *, is_limited: bool) -> Iterator[str]:
     """Yield how much damage there is, and each range: which offsets it concerns, and the bytes."""
-    if not damaged:
+    if not damaged.count:
         yield f"no damage in {format_count(read, 'file')}"
         return
-    files = len({file.path for file, _ in damaged})
-    yield f"{format_count(len(damaged), 'range')} of damage in {files:,} of {format_count(read, 'file')}"
-    path, batches = "", None
-    for file, damage in islice(damaged, limit):
-        if file.path != path:
-            path, batches = file.path, _batches(file)
-        name = file.path if file.topic is None else f"{file.topic}-{file.partition}"
-        yield Line(f"{name}: {_what(damage, batches)}", Severity.ERROR)
-        yield Line(f"  {damage_sentence(path, damage)}", hang=HANG)
+    yield f"{format_count(damaged.count, 'range')} of damage in {damaged.files:,} of {format_count(read, 'file')}"
+    for path, group in groupby(damaged.first, key=lambda one: one[0].path):
+        ranges = [*group]
+        file = ranges[0][0]
+        name = path if file.topic is None else f"{file.topic}-{file.partition}"
+        for (_, damage), what in zip(ranges, _offsets(file, [damage for _, damage in ranges]), strict=True):
+            yield Line(f"{name}: {what}{damage.reason}", Severity.ERROR)
+            yield Line(f"  {damage_sentence(path, damage)}", hang=HANG)
+    if not is_limited and damaged.count > len(damaged.first):
+        more = format_count(damaged.count - len(damaged.first), "more range")
+        yield f"… and {more}; --damage --format ndjson lists all of them"
 
 
-def _batches(file: FoundFile) -> BatchColumns | None:
-    """Return the readable batches of a log, None if there are none."""
-    if kind_to_read(file) not in LOG_KINDS:
-        return None
-    from kforensics.parsers.columns.batch_columns import concat_batches  # only damage needs numpy
-    from kforensics.parsers.columns.batch_reader import batch_chunks
-
-    with open_source(file.path) as source:
-        chunks = [*batch_chunks(source, 0, lambda _: None, kernels_for)]
-    return concat_batches(chunks) if chunks else None
+# A batch beside or around a range of damage.
+NEIGHBOR = np.dtype([("is_known", "?"), ("base_offset", "i8"), ("last_offset", "i8"), ("max_timestamp", "i8")])
+NOWHERE = -1
 
 
-def _what(damage: Damage, batches: BatchColumns | None) -> str:
-    """Return which offsets damage concerns, as far as the batches around it show them."""
-    if batches is None:
-        return damage.reason
-    if damage.inside_batch is not None:
-        at = (batches.position == damage.inside_batch).nonzero()[0]
-        if len(at):
-            row = int(at[0])
-            offsets = format_offsets(int(batches.base_offset[row]), int(batches.last_offset[row]))
-            return f"{offsets}, newest {_time(batches, row)}: {damage.reason}"
-    ends = (batches.position < damage.start).nonzero()[0]
-    starts = (batches.position >= damage.end).nonzero()[0]
-    around = [f"after offset {int(batches.last_offset[row])} ({_time(batches, row)})" for row in ends[-1:].tolist()]
-    around += [f"before offset {int(batches.base_offset[row])} ({_time(batches, row)})" for row in starts[:1].tolist()]
-    return f"{' and '.join(around) or 'no batch is readable'}: {damage.reason}"
+class _Neighbors:
+    """The batches around ranges of damage.
+
+    A log may have millions of batches, so they are looked up while it is read.
+
+    Args:
+        ranges: the damage of a log.
+    """
+
+    def __init__(self, ranges: Sequence[Damage]) -> None:
+        inside = [NOWHERE if damage.inside_batch is None else damage.inside_batch for damage in ranges]
+        self._starts = np.array([damage.start for damage in ranges], "i8")
+        self._ends = np.array([damage.end for damage in ranges], "i8")
+        self._inside = np.array(inside, "i8")
+        self._before, self._within, self._after = (np.zeros(len(ranges), NEIGHBOR) for _ in range(3))
+
+    def read(self, batches: BatchColumns) -> None:
+        """Look at the next batches of the log."""
+        positions = batches.position
+        rows = np.searchsorted(positions, self._starts) - 1
+        _note(self._before, rows >= 0, batches, rows)
+        rows = np.searchsorted(positions, self._ends)
+        _note(self._after, (rows < len(positions)) & ~self._after["is_known"], batches, rows)
+        rows = np.minimum(np.searchsorted(positions, self._inside), len(positions) - 1)
+        _note(self._within, positions[rows] == self._inside, batches, rows)
+
+    def texts(self) -> Iterator[str]:
+        """Yield which offsets each range concerns, as far as the batches around it show them."""
+        for before, within, after in zip(self._before, self._within, self._after, strict=True):
+            if within["is_known"]:
+                offsets = format_offsets(int(within["base_offset"]), int(within["last_offset"]))
+                yield f"{offsets}, newest {_time(within)}"
+                continue
+            around = [f"after offset {before['last_offset']} ({_time(before)})"] if before["is_known"] else []
+            around += [f"before offset {after['base_offset']} ({_time(after)})"] if after["is_known"] else []
+            yield " and ".join(around) or "no batch is readable"
 
 
-def _time(batches: BatchColumns, row: int) -> str:
-    timestamp = int(batches.max_timestamp[row])
+def _note(neighbors: StructArray, which: BoolArray, batches: BatchColumns, rows: IntArray) -> None:
+    """Note batches as the neighbors of some ranges."""
+    chosen = rows[which]
+    neighbors["is_known"][which] = True
+    for name in ("base_offset", "last_offset", "max_timestamp"):
+        neighbors[name][which] = getattr(batches, name)[chosen]
+
+
+def _time(batch: np.void) -> str:
+    timestamp = int(batch["max_timestamp"])
     return "no timestamp" if timestamp < 0 else format_time(timestamp)
+
+
+def _offsets(file: FoundFile, ranges: Sequence[Damage]) -> Iterator[str]:
+    """Yield for each range of a file which offsets it concerns, nothing if it is no log."""
+    if kind_to_read(file) not in LOG_KINDS:
+        yield from [""] * len(ranges)
+        return
+    from kforensics.parsers.columns.batch_reader import batch_chunks  # only damage needs it
+
+    neighbors = _Neighbors(ranges)
+    with open_source(file.path) as source:
+        for chunk in batch_chunks(source, 0, lambda _: None, kernels_for):
+            neighbors.read(chunk)
+    yield from (f"{text}: " for text in neighbors.texts())
