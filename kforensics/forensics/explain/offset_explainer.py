@@ -161,8 +161,8 @@ class OffsetExplainer:
         outside = out_of_bounds(self._state, offset)
         if outside is not None:
             is_stored = outside.status is RecordStatus.DELETED and offset >= self._state.partition.first_offset
-            reason = outside if is_stored else self._unlisted.reason(offset) or outside
-            return OffsetRun(offset, end - 1, self._story(offset, reason))
+            reason = None if is_stored else self._unlisted.reason(offset)
+            return OffsetRun(offset, end - 1, self._story(offset, reason or self._with_log_start(outside)))
         position, batches = self._lookup.find(offset)
         if position.spanning is None:
             last = offset if position.after is None else int(batches.base_offset[position.after]) - 1
