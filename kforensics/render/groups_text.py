@@ -16,6 +16,7 @@ from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.group_lag_text import lag_lines
 from kforensics.render.partition_text import partition_label
 from kforensics.render.screen import Line, Screen
 
@@ -23,7 +24,7 @@ from kforensics.render.screen import Line, Screen
 LISTED_GROUPS, LISTED, NAMED_MEMBERS = 10, 20, 5
 GROUP_CELLS = (
     *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
-    *("lag", "stable_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
+    *("lag", "stable_lag", "high_watermark_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
     *("component", "component_source"),
 )
 GROUP_COLUMNS = (
@@ -38,6 +39,7 @@ GROUP_COLUMNS = (
     TableColumn("pending", 2),
     TableColumn("lag"),
     TableColumn("stable lag", 5),
+    TableColumn("watermark lag", 9),
     TableColumn("resets", 1),
     TableColumn("last commit", 2, is_text=True),
     TableColumn("component", 5, is_text=True),
@@ -69,7 +71,7 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
     if len(rows) > len(ranked):
         yield f"  … and {format_count(len(rows) - len(ranked), 'more group')}"
         yield from screen.rest("--all")
-    if any(row[11] for row in ranked):
+    if any(row[12] for row in ranked):
         yield "lag of partitions among the files only (+)"
     if not answer.is_counted:
         yield "there are more resets than are counted"
@@ -81,13 +83,13 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
 def _worst(rows: Sequence[Sequence[Any]], screen: Screen) -> Iterator[Line]:
     """Yield which groups to look at first, and the command that shows why: pending offsets, resets, and lag."""
     first: str | None = None
-    for what, index, noun in (("pending offsets", 8, "partition"), ("resets", 12, "reset"), ("lag", 9, "offset")):
+    for what, index, noun in (("pending offsets", 8, "partition"), ("resets", 13, "reset"), ("lag", 9, "offset")):
         having = [row for row in rows if row[index]]
         if not having:
             continue
-        most = max(having, key=lambda row: (row[index], row[13] or 0))
+        most = max(having, key=lambda row: (row[index], row[14] or 0))
         first = first or most[0]
-        last_commit = "" if most[13] is None else f", last commit {format_time(most[13])}"
+        last_commit = "" if most[14] is None else f", last commit {format_time(most[14])}"
         worst = f"{printable(repr(most[0]))} with {format_count(most[index], noun)}{last_commit}"
         where = f"{format_count(len(having), 'group')}, most in {worst}" if len(having) > 1 else worst
         yield Line(f"  {what}: {where}", hang=4)
@@ -97,12 +99,12 @@ def _worst(rows: Sequence[Sequence[Any]], screen: Screen) -> Iterator[Line]:
 
 def _rank(row: Sequence[Any]) -> tuple[bool, bool, int, int, str]:
     """Rank groups with pending offsets first, then those in use, those that went back, and by their lag."""
-    return not row[8], not row[5], -row[12], -(row[9] or 0), row[0]
+    return not row[8], not row[5], -row[13], -(row[9] or 0), row[0]
 
 
 def _cells(row: Sequence[Any]) -> tuple[str, ...]:
     name, kind, state, generation, protocol, members, coordinator, partitions, pending, *more = row
-    lag, stable_lag, without_lag, resets, last_commit, _, component, source = more
+    lag, stable_lag, high_watermark_lag, without_lag, resets, last_commit, _, component, source = more
     unknown = "+" if without_lag else ""
     return (
         printable(name),
@@ -116,6 +118,7 @@ def _cells(row: Sequence[Any]) -> tuple[str, ...]:
         f"{pending:,}" if pending else "",
         "" if lag is None else f"{lag:,}{unknown}",
         "" if stable_lag is None else f"{stable_lag:,}{unknown}",
+        "" if high_watermark_lag is None else f"{high_watermark_lag:,}{unknown}",
         f"{resets:,}" if resets else "",
         "" if last_commit is None else format_time(last_commit),
         "" if component is None else component if source == "records" else f"looks like {component}",
@@ -141,12 +144,14 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     yield from _out_of_range_lines(story)
     yield from _member_lines(story, screen)
     limit = screen.shown(LISTED)
-    events = story.events if limit is None else story.events[-limit:]
-    if len(events) < len(story.events):
-        yield f"  {format_count(len(story.events) - len(events), 'earlier event')} …"
+    told = [event for event in story.events if event.kind is not GroupEventKind.LAG]
+    events = told if limit is None else told[-limit:]
+    if len(events) < len(told):
+        yield f"  {format_count(len(told) - len(events), 'earlier event')} …"
         yield from screen.rest("--all")
     for event in events:
         yield Line(f"  {_event_line(event)}", hang=4)
+    yield from lag_lines(story.events, screen)
 
 
 def _out_of_range_lines(story: GroupStory) -> Iterator[str]:

@@ -22,6 +22,7 @@ KINDS = {
     "group-offset-reset": ("reset", None),
     "eos-offset-regressed": ("reset", "transaction"),
     "group-offset-out-of-range": ("out-of-range", "records-deleted"),
+    "eos-offset-beyond-log": ("out-of-range", "beyond-log-end"),
 }
 
 

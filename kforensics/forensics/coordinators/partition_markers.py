@@ -97,6 +97,7 @@ class PartitionMarkers:
         log_start_offset: first visible offset on disk.
         visible_start_offset: its log start offset; with remote storage it may be before the first segment on disk.
         log_end_offset: its log end offset.
+        high_watermark: from the checkpoint of its broker, None if that lacks the partition.
         has_append_times: whether all its timestamps are append times.
         offset_gaps: number of offset gaps in its log.
         is_broken: whether its log has unreadable or damaged batches, which may be markers.
@@ -117,6 +118,7 @@ class PartitionMarkers:
     log_start_offset: int = 0
     visible_start_offset: int = 0
     log_end_offset: int = 0
+    high_watermark: int | None = None
     has_append_times: bool = False
     offset_gaps: int = 0
     is_broken: bool = False
@@ -144,6 +146,7 @@ class PartitionMarkers:
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
+            high_watermark=state.high_watermark,
             has_append_times=state.log.timestamp_types == 2,
             offset_gaps=state.log.offset_gaps,
             is_broken=is_broken,

@@ -138,10 +138,14 @@ producer_id int64 producer of that transaction; null if there was none
 producer_epoch int16 its epoch; null if there was none
 effective_timestamp int64 when it took effect, in ms: time of its record or marker; null if neither has a time
 pending bool whether an open transaction has committed a newer one, so that it cannot be fetched as stable
-log_end_offset int64 of the committed partition; null if it was not supplied, like the next three columns
+log_end_offset int64 of the committed partition; null if it was not supplied, like the next seven columns
 last_stable_offset int64 of the committed partition
 lag int64 offsets from the committed one to the log end; negative if it is beyond the log end
 stable_lag int64 the same up to the last stable offset, the limit of read_committed consumers
+log_start_offset int64 first offset that consumers may see
+high_watermark int64 from the checkpoint, which may be five seconds old; null if the checkpoint lacks the partition
+high_watermark_source string checkpoint, or log end if there is no checkpoint
+high_watermark_lag int64 offsets up to the high watermark, the limit of read_uncommitted consumers, or to the log end
 path string segment with its record
 position int64 byte position of the record's batch
 offset int64 offset of the record
@@ -256,6 +260,7 @@ partitions int32 partitions with a committed offset
 pending int32 partitions with an offset that waits for the end of a transaction
 lag int64 offsets to the log end, of all its partitions among the files; null if none is among them
 stable_lag int64 the same up to the last stable offset, the limit of read_committed consumers
+high_watermark_lag int64 the same up to the high watermark, or the log end without a checkpoint
 without_lag int32 partitions whose log is not among the files
 resets int64 how often it went back or started again without its offset; at least, if there are very many
 last_commit_timestamp int64 when its last offset in force took effect, in ms; null if there is none
@@ -266,7 +271,7 @@ component_next string what that component does when it starts again
 """)
 OF_A_GROUP = parse_columns("""
 group string group
-event string state, commits, aborted, pending, removed, reset, out-of-range or delivery
+event string state, commits, aborted, pending, removed, reset, lag, out-of-range, delivery or checkpoint
 times int64 how many records in a row
 first_timestamp int64 time of the first one, in ms; null if unknown, as for out-of-range
 last_timestamp int64 time of the last one, in ms; null if unknown
@@ -286,6 +291,14 @@ client_id string its client id; null if no member is named, like the next column
 client_host string from where it had joined, as its broker saw it
 producer_id int64 of a reset in a transaction, its producer id; else null
 transactional_id string its transactional id; null if no available coordinator names it
+log_start_offset int64 of a lag, first offset that consumers may see; null for other events, like the next seven columns
+last_stable_offset int64 last stable offset once the whole log is replicated
+high_watermark int64 from the checkpoint, which may be five seconds old; null if the checkpoint lacks the partition
+high_watermark_source string checkpoint, or log end if there is no checkpoint
+log_end_offset int64 log end offset
+lag int64 offsets from the committed one to the log end; negative if it is beyond the log end
+stable_lag int64 the same up to the last stable offset, the limit of read_committed consumers
+high_watermark_lag int64 the same up to the high watermark, the limit of read_uncommitted consumers, or to the log end
 path string segment with its first record
 position int64 byte position of that record's batch
 offset int64 offset of that record

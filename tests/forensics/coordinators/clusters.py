@@ -181,11 +181,14 @@ def forge_offsets(
     return forge(folder, log, topic=CONSUMER_OFFSETS, partition=partition, records=records, **options)
 
 
-def commit_record(group: str, name: str, offset: int | None, topic_id: str | None = None) -> Content:
+def commit_record(
+    group: str, name: str, offset: int | None, topic_id: str | None = None, leader_epoch: int = -1
+) -> Content:
     """Return key and value of a committed offset; None for a tombstone."""
     topic, _, number = name.rpartition("-")
     key = encode(OFFSET_COMMIT_KEY, 0, {"group": group, "topic": topic, "partition": int(number)})
-    fields = {"offset": offset, "leaderEpoch": -1, "metadata": "", "commitTimestamp": NOW, "topicId": topic_id}
+    fields = {"offset": offset, "leaderEpoch": leader_epoch, "metadata": "", "commitTimestamp": NOW}
+    fields["topicId"] = topic_id
     version = 3 if topic_id is None else 4
     value = version.to_bytes(2, "big") + encode(OFFSET_COMMIT_VALUE, version, fields) if offset is not None else None
     return b"\x00\x01" + key, value

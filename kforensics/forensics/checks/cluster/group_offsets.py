@@ -17,6 +17,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import committer_of, producer_name
+from kforensics.forensics.coordinators.consumer_groups.offset_ranges import OffsetBeyondLog
 from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
@@ -25,7 +26,6 @@ from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
-from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST, Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.messages.message_columns import texts_of
@@ -240,21 +240,24 @@ def _beyond_log(
     cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: PartitionMarkers
 ) -> PlacedFinding:
     """Return the finding for an offset beyond the end of the log; copying order does not explain old commits."""
-    age = cluster.rules.as_of_ms - commit.time
-    is_later = markers.coverage_end <= commit.time
-    is_old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not is_later
-    if is_old:
-        outcome = f"no, committed {format_duration(age)} earlier"
+    beyond = OffsetBeyondLog.of(cluster, key, commit, markers)
+    if beyond.is_old:
+        outcome = f"no, committed {format_duration(beyond.age_ms)} earlier"
     else:
-        outcome = "likely, its broker was running" if is_later else "possible"
+        outcome = "likely, its broker was running" if beyond.is_later else "possible"
     return cluster.at_commit(
         commits,
         _position(commit),
         CODES["eos-offset-beyond-log"],
-        f"The offset of {_owner(key)} is {commit.committed}, but the partition ends at {markers.log_end_offset}.",
-        severity=None if is_old else Severity.INFO if is_later else Severity.WARNING,
-        evidence={"group": key[0], "committed": commit.committed, "log_end_offset": markers.log_end_offset},
-        exactness=Exactness.EXACT if is_old else Exactness.APPROXIMATE,
+        f"The offset of {_owner(key)} is {commit.committed}, but {beyond.why}.",
+        severity=None if beyond.is_old else Severity.INFO if beyond.is_later else Severity.WARNING,
+        evidence={
+            "group": key[0],
+            "partition": partition_name(key[1:]),
+            "committed": commit.committed,
+            "log_end_offset": markers.log_end_offset,
+        },
+        exactness=Exactness.EXACT if beyond.is_old else Exactness.APPROXIMATE,
         benign=(
             f"partition copied before the commit: {outcome}",
             "log truncated after an unclean election, topic recreated, offset set by an operator: possible",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from kforensics.forensics.coordinators.consumer_groups.checkpoints import Checkp
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import NO_COMMITTER, Committer, committer_of
-from kforensics.forensics.coordinators.consumer_groups.group_rows import clients_of
+from kforensics.forensics.coordinators.consumer_groups.group_lags import lags_of, out_of_range
+from kforensics.forensics.coordinators.consumer_groups.group_rows import LAG_COLUMNS, clients_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
-from kforensics.forensics.coordinators.consumer_groups.offset_ranges import offset_before_log, offsets_before_log
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, reset_reason
 from kforensics.forensics.coordinators.consumer_groups.share_states import SharePartition
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
@@ -42,6 +42,7 @@ class GroupEventKind(StrEnum):
     PENDING = "pending"
     REMOVED = "removed"
     RESET = "reset"
+    LAG = "lag"
     OUT_OF_RANGE = "out-of-range"
     DELIVERY = "delivery"
     CHECKPOINT = "checkpoint"
@@ -70,6 +71,7 @@ class GroupEvent(NamedTuple):
         is_exact: whether the files leave no other explanation, and no record before can be missing.
         producer_id: producer id of a reset in a transaction, -1 for any other event.
         committer: who made the commit of a reset.
+        lag: where a committed offset is in the log of its partition: the values of LAG_COLUMNS; None for other events.
         effective_offset: offset of the record with which it took effect, of a reset in a transaction that of its
             marker; -1 for that of ``record``.
     """
@@ -87,6 +89,7 @@ class GroupEvent(NamedTuple):
     is_exact: bool = True
     producer_id: int = NONE
     committer: Committer = NO_COMMITTER
+    lag: Mapping[str, Any] | None = None
     effective_offset: int = NONE
 
     @property
@@ -240,6 +243,7 @@ class GroupStory:
             **{name: [getattr(event.committer, name) for event in events] for name in MEMBER_COLUMNS},
             "producer_id": [None if event.producer_id == NONE else event.producer_id for event in events],
             "transactional_id": [event.committer.transactional_id for event in events],
+            **{name: [event.lag and event.lag[name] for event in events] for name in LAG_COLUMNS},
             "path": [self.paths[event.record.segment] for event in events],
             "position": [event.record.position for event in events],
             "offset": [event.record.offset for event in events],
@@ -252,7 +256,7 @@ def _null(time: int) -> int | None:
 
 
 def group_story(cluster: Cluster, commits: Commits, group: str, events: GroupEvents) -> GroupStory:
-    """Return the history of a group with its resets and their causes, and at last its offsets that are out of range.
+    """Return the history of a group with its resets and their causes, and at last where its offsets are in their logs.
 
     Args:
         cluster: the cluster, with the partitions of the group as far as they are available.
@@ -262,7 +266,7 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: GroupEve
     """
     resets = events.with_effective_offsets([*_resets(cluster, commits, group), *_regressions(cluster, commits, group)])
     together = sorted([*resets, *events.finish()], key=lambda event: event.order)
-    story = (*together, *_out_of_range(cluster, commits, group))
+    story = (*together, *_at_the_end(cluster, commits, group))
     return GroupStory(group, commits.place, commits.paths, commits.states.get(group), story)
 
 
@@ -332,13 +336,16 @@ def _reset_event(key: GroupPartition, commit: Commit, before: int | None, cause:
     return event._replace(cause=cause, producer_id=commit.producer_id)
 
 
-def _out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
-    """Yield the offsets in force of a group that the logs do not have any more; when they went is unknown."""
-    for row in offsets_before_log(cluster, commits).tolist():
-        offset = offset_before_log(cluster, commits, row)
-        if offset.key[0] == group:
-            commit = offset.commit
-            record = GroupRecord(commit.segment, commit.position, commit.offset, NO_TIME)
-            kind, cause, is_exact = GroupEventKind.OUT_OF_RANGE, str(ResetCause.RECORDS_DELETED), offset.is_certain
-            offsets = commit.committed, commit.committed
-            yield GroupEvent(kind, record, NO_TIME, 1, offset.key[1:], *offsets, None, cause, offset.why, is_exact)
+def _at_the_end(cluster: Cluster, commits: Commits, group: str) -> Iterator[GroupEvent]:
+    """Yield where the offsets in force are in their logs, then those that the logs do not have; without times."""
+    for lag in lags_of(cluster, commits, group):
+        event = _end_event(GroupEventKind.LAG, lag.key, lag.commit)
+        yield event._replace(why=lag.why, is_exact=commits.is_whole, lag=lag.columns)
+    for out in out_of_range(cluster, commits, group):
+        event = _end_event(GroupEventKind.OUT_OF_RANGE, out.key, out.commit)
+        yield event._replace(cause=str(out.cause), why=out.why, is_exact=out.is_certain)
+
+
+def _end_event(kind: GroupEventKind, key: GroupPartition, commit: Commit) -> GroupEvent:
+    record = GroupRecord(commit.segment, commit.position, commit.offset, NO_TIME)
+    return GroupEvent(kind, record, NO_TIME, 1, key[1:], commit.committed, commit.committed)

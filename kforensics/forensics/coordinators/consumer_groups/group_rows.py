@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.component_names import COMPONENTS, GroupNaming, group_naming
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC, GroupState
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import CommitIssueKind
@@ -25,10 +25,17 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
 from kforensics.parsers.format.array_types import Column, IntArray
 
-__all__ = ["GroupList", "clients_of", "committed_rows", "group_rows", "with_outcomes"]
+__all__ = ["LAG_COLUMNS", "GroupList", "clients_of", "committed_rows", "group_rows", "offsets_of", "with_outcomes"]
 
 # Rows of a part.
 PART_ROWS = 1 << 14
+# The columns with where an offset is in the log of its partition.
+LAG_COLUMNS = (
+    *("log_start_offset", "last_stable_offset", "high_watermark", "high_watermark_source", "log_end_offset"),
+    *("lag", "stable_lag", "high_watermark_lag"),
+)
+OFFSET_COLUMNS = ("committed_topic", "committed_partition", *LAG_COLUMNS)
+HIGH_WATERMARK_SOURCES = ("log end", "checkpoint")
 OUTCOME_TEXTS = {
     TransactionOutcome.COMMITTED: "committed",
     TransactionOutcome.ABORTED: "aborted",
@@ -44,18 +51,52 @@ def committed_rows(cluster: Cluster) -> Iterator[RowStream]:
             yield RowStream(COMMITTED_OFFSETS, partial(_rows_in_force, commits, ends))
 
 
-def _ends(cluster: Cluster) -> dict[TopicPartition, tuple[int, int]]:
-    """Return log end offset and last stable offset of the partitions among the files."""
-    logs = cluster.marker_join.by_partition.values()
-    return {markers.name: (markers.log_end_offset, markers.last_stable_offset) for markers in logs}
+class _Ends(NamedTuple):
+    """Offsets of the log of a partition; the high watermark is NONE if no checkpoint has it."""
+
+    log_end_offset: int = 0
+    last_stable_offset: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = NONE
 
 
-def _rows_in_force(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Rows]:
+def _ends(cluster: Cluster) -> dict[TopicPartition, _Ends]:
+    """Return the offsets of the logs of the partitions among the files."""
+    return {
+        markers.name: _Ends(
+            markers.log_end_offset,
+            markers.last_stable_offset,
+            markers.visible_start_offset,
+            NONE if markers.high_watermark is None else markers.high_watermark,
+        )
+        for markers in cluster.marker_join.by_partition.values()
+    }
+
+
+def offsets_of(cluster: Cluster, commits: Commits, group: str) -> Iterator[tuple[GroupPartition, dict[str, Any]]]:
+    """Yield the offsets of a group in force, by topic and partition, and OFFSET_COLUMNS of ``committed_offsets``.
+
+    Args:
+        cluster: the cluster, with the committed partitions as far as they are available.
+        commits: the partition of ``__consumer_offsets`` with the group.
+        group: the group.
+    """
+    codes, names = commits.last.keys_by_row.named("group")
+    if group in names:
+        rows = np.flatnonzero(codes == names.index(group))
+        rows = rows[commits.last.keys_by_row.take(rows).sorted_indexes()]
+        columns = {**commits.place._asdict(), **_columns(commits, _ends(cluster), rows)}
+        for values in Rows(COMMITTED_OFFSETS, len(rows), columns).only(*OFFSET_COLUMNS):
+            row = dict(zip(OFFSET_COLUMNS, values, strict=True))
+            yield (group, row["committed_topic"], row["committed_partition"]), row
+
+
+def _rows_in_force(commits: Commits, ends: Mapping[TopicPartition, _Ends]) -> Iterator[Rows]:
     """Yield the offsets in force in one partition of ``__consumer_offsets``.
 
     Args:
         commits: the partition.
-        ends: log end offset and last stable offset of the committed partitions among the files.
+        ends: the offsets of the logs of the committed partitions among the files.
     """
     order = commits.last.keys_by_row.sorted_indexes()
     free_unused()
@@ -64,14 +105,16 @@ def _rows_in_force(commits: Commits, ends: Mapping[TopicPartition, tuple[int, in
         yield Rows(COMMITTED_OFFSETS, len(columns["position"]), {**commits.place._asdict(), **columns})
 
 
-def _columns(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]], indexes: IntArray) -> dict[str, Any]:
+def _columns(commits: Commits, ends: Mapping[TopicPartition, _Ends], indexes: IntArray) -> dict[str, Any]:
     """Return the columns of some commits, by index."""
     keys, table = commits.last.keys_by_row.take(indexes), commits.last.table.select(indexes)
     rows, none_committed = table.rows, table.rows["producer_id"] == NONE
     partitions, codes = commits.last.partitions
     known = [ends.get(name) for name in partitions]
     is_unknown = np.array([pair is None for pair in known])[codes[indexes]]
-    end, stable = np.array([pair or (0, 0) for pair in known], "i8")[codes[indexes]].T
+    end, stable, start, high = np.array([one or _Ends() for one in known], "i8")[codes[indexes]].T
+    has_checkpoint = high != NONE
+    source = Words(np.where(is_unknown, NONE, has_checkpoint), HIGH_WATERMARK_SOURCES)
     return {
         "group": Words(*keys.named("group")),
         "committed_topic": Words(*keys.named("topic")),
@@ -88,6 +131,10 @@ def _columns(commits: Commits, ends: Mapping[TopicPartition, tuple[int, int]], i
         "last_stable_offset": nullable(stable, is_unknown),
         "lag": nullable(end - rows["committed"], is_unknown),
         "stable_lag": nullable(stable - rows["committed"], is_unknown),
+        "log_start_offset": nullable(start, is_unknown),
+        "high_watermark": nullable(high, is_unknown | ~has_checkpoint),
+        "high_watermark_source": source,
+        "high_watermark_lag": nullable(np.where(has_checkpoint, high, end) - rows["committed"], is_unknown),
         "path": Words(rows["segment"], commits.paths),
         **{name: rows[name] for name in ("position", "offset")},
     }
@@ -131,7 +178,7 @@ class _Offsets:
     """What a group has committed: numbers of partitions, lags, and the time of the last commit."""
 
     def __init__(self) -> None:
-        self.partitions = self.pending = self.lag = self.stable_lag = self.without_lag = 0
+        self.partitions = self.pending = self.lag = self.stable_lag = self.high_watermark_lag = self.without_lag = 0
         self.last_time = NO_TIME
         self.topics = set[str]()
 
@@ -145,6 +192,7 @@ class _Offsets:
         else:
             self.lag += row["lag"]
             self.stable_lag += row["stable_lag"]
+            self.high_watermark_lag += row["high_watermark_lag"]
         if row["effective_timestamp"] is not None:
             self.last_time = max(self.last_time, row["effective_timestamp"])
 
@@ -152,7 +200,10 @@ class _Offsets:
 def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[TopicPartition] | None) -> Rows:
     """Return the groups of one partition of ``__consumer_offsets``."""
     offsets, resets = dict[str, _Offsets](), Counter[str]()
-    names = ("group", "committed_topic", "committed_partition", "pending", "lag", "stable_lag", "effective_timestamp")
+    names = (
+        *("group", "committed_topic", "committed_partition", "pending", "effective_timestamp"),
+        *("lag", "stable_lag", "high_watermark_lag"),
+    )
     for part in _rows_in_force(commits, _ends(cluster)):
         for values in part.only(*names):
             row = dict(zip(names, values, strict=True))
@@ -171,7 +222,7 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
         **{name: [getattr(sums, name) for *_, sums in known] for name in ("partitions", "pending", "without_lag")},
         **{
             name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in known]
-            for name in ("lag", "stable_lag")
+            for name in ("lag", "stable_lag", "high_watermark_lag")
         },
         "resets": [resets[name] for name in groups],
         "last_commit_timestamp": [_known_time(sums.last_time) for *_, sums in known],

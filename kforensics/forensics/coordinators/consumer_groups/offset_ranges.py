@@ -15,9 +15,10 @@ from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Co
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["OffsetBeforeLog", "offset_before_log", "offsets_before_log"]
+__all__ = ["OffsetBeforeLog", "OffsetBeyondLog", "offset_before_log", "offsets_before_log"]
 
 
 class OffsetBeforeLog(NamedTuple):
@@ -44,6 +45,59 @@ class OffsetBeforeLog(NamedTuple):
     def is_certain(self) -> bool:
         """Whether the group cannot have committed again after the partition was copied: its broker was stopped."""
         return self.log.copied_at == NEVER
+
+
+class OffsetBeyondLog(NamedTuple):
+    """An offset in force beyond the log end offset.
+
+    Attributes:
+        key: group, topic and partition.
+        commit: the commit.
+        log: the log of the partition.
+        age_ms: time from the commit to the time of evaluation.
+        is_later: whether the copy of the running broker may be older than the commit.
+        is_old: whether the commit is so old that the order of copying does not explain it.
+    """
+
+    key: GroupPartition
+    commit: Commit
+    log: PartitionMarkers
+    age_ms: int
+    is_later: bool
+    is_old: bool
+
+    @classmethod
+    def of(cls, cluster: Cluster, key: GroupPartition, commit: Commit, log: PartitionMarkers) -> OffsetBeyondLog:
+        """Return an offset beyond the end of a log.
+
+        Args:
+            cluster: the cluster.
+            key: group, topic and partition.
+            commit: the commit.
+            log: the log of the partition.
+        """
+        age = cluster.rules.as_of_ms - commit.time
+        is_later = log.coverage_end <= commit.time
+        is_old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not is_later
+        return cls(key, commit, log, age, is_later, is_old)
+
+    @property
+    def why(self) -> str:
+        """What shows it, and what explains it, as a clause."""
+        return f"the partition ends at {self.log.log_end_offset}: {self._explanation}"
+
+    @property
+    def _explanation(self) -> str:
+        topic_ids = self.commit.topic_id, self.log.topic_id
+        if None not in topic_ids and topic_ids[0] != topic_ids[1]:
+            return "it has another topic id than the commit, the topic was deleted and created again"
+        later = next((start for epoch, start in self.log.epoch_starts if epoch > self.commit.leader_epoch), None)
+        if self.commit.leader_epoch != NONE and later is not None and later < self.commit.committed:
+            return f"its next leader epoch begins at offset {later}, its log was truncated"
+        lost = "its log was truncated, the topic created again, or the offset set by a tool"
+        if self.is_later:
+            return "likely its running broker was copied before the commit"
+        return lost if self.is_old else f"{lost}, or it was copied before the commit"
 
 
 def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:

@@ -31,7 +31,8 @@ SOON_MS = 10_000
 class ResetCause(StrEnum):
     """Why a group went back, or started again without its committed offset, or will do so.
 
-    RECORDS_DELETED is that of a committed offset before the log start offset.
+    RECORDS_DELETED is that of a committed offset before the log start offset, BEYOND_LOG_END that of one beyond the log
+    end offset.
     """
 
     OFFSET_EXPIRED = "offset-expired"
@@ -45,6 +46,7 @@ class ResetCause(StrEnum):
     SIMPLE_CONSUMER = "simple-consumer"
     MEMBER = "member"
     RECORDS_DELETED = "records-deleted"
+    BEYOND_LOG_END = "beyond-log-end"
 
 
 class ResetReason(NamedTuple):
