@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.forensics.partition.log_places import LogPlace, moved_away
-from kforensics.forensics.partition.superseded_segments import without_deleted, without_superseded
+from kforensics.forensics.partition.superseded_segments import without_deleted, without_earlier, without_superseded
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_file_name, parse_folder_name
@@ -330,11 +330,12 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
 
 
 def _as_read(partition: Partition) -> Partition:
-    """Return a partition without segments that only the copy of a running broker has."""
-    if partition.log_dir.clean_shutdown:
-        return partition
+    """Return a partition without segments that only the copy has."""
     if partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED:
         return without_superseded(partition)
+    partition = without_earlier(partition)
+    if partition.log_dir.clean_shutdown:
+        return partition
     return without_deleted(partition, partition.checkpoint(LOG_START))
 
 

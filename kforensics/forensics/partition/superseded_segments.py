@@ -1,4 +1,4 @@
-"""Finds segments that a copy of a running broker has although they were no longer in the log.
+"""Finds segments that a copy has although they were no longer in the log.
 
 A cleaner merges segments into one with the name of the first, and the broker deletes the others at once. But a copy of
 a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
@@ -6,6 +6,9 @@ be replayed twice. Rule: ``UnifiedLog.replaceSegments``.
 
 Retention deletes the oldest segments, each with its indexes. A copy may have some files of the first one, but not those
 of the segments after it, which were deleted before it came to them. Rule: ``LocalLog.deleteSegmentFiles``.
+
+A folder into which a broker was copied twice, without deleting what no longer existed, has both kinds of segments even
+if the broker had been stopped before the second time.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforensics.errors import InputError
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_entries import offset_index_entries
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from kforensics.parsers.files.discover import FoundFile
     from kforensics.parsers.files.source import Source
 
-__all__ = ["without_deleted", "without_superseded"]
+__all__ = ["first_checkpointed_epoch", "without_deleted", "without_earlier", "without_superseded"]
 
 # What a cleaner never changes in a batch that it keeps, even as an empty one.
 KEPT = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
@@ -73,6 +77,27 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
     numbers = (_first_with_snapshot(partition), *range(count, 0, -1))
     after_gap = (number for number in numbers if number and _follows_gap(partition, number))
     return _without(partition, segments[: next(after_gap, 0)])
+
+
+def without_earlier(partition: Partition) -> Partition:
+    """Return a partition without the first segments if they had been deleted before the leader epochs were written.
+
+    Offsets are missing after them, and the leader epochs begin after those. A broker that moves the log start offset
+    has the first leader epoch begin there, before it deletes segments. Rule:
+    ``LeaderEpochFileCache.truncateFromStart``.
+
+    Args:
+        partition: its files.
+    """
+    segments = partition.segments
+    start = first_checkpointed_epoch(partition) if len(segments) > 1 else 0
+    numbers = (number for number in range(len(segments) - 1, 0, -1) if (segments[number].base_offset or 0) <= start)
+    return _without(partition, segments[: next((each for each in numbers if _follows_gap(partition, each)), 0)])
+
+
+def first_checkpointed_epoch(partition: Partition) -> int:
+    """Return the offset at which the first leader epoch of the checkpoint begins, 0 without one."""
+    return min(checkpointed_epochs(partition).values(), default=0)
 
 
 def _first_with_snapshot(partition: Partition) -> int:

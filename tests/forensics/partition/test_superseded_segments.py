@@ -1,4 +1,4 @@
-"""Copies of running brokers that have a merged segment and some of those that its cleaner made it of."""
+"""Copies that have segments which were no longer in the log: merged by a cleaner, or deleted."""
 
 from __future__ import annotations
 
@@ -68,6 +68,17 @@ def test_the_finding_names_what_is_not_read(tmp_path: Path) -> None:
     assert f"{file_of(partition, 6).name} has the same batches from before the cleaner merged the two" in row["message"]
 
 
+def test_a_folder_copied_into_twice_has_segments_from_before_the_broker_cleaned_and_stopped(tmp_path: Path) -> None:
+    """A stopped broker has no such segments, but one that starts on the folder would read both."""
+    partition = hot_copy(tmp_path, clean_shutdown=True)
+    assert superseded_in(partition) == [file_of(partition, 6, kind).name for kind in ("log", "index", "timeindex")]
+    rows = kforensics.audit(str(partition.parent)).tables["findings"].to_pylist()
+    (row,) = (row for row in rows if row["severity"] != "info")
+    assert (row["code"], row["severity"]) == ("segment-overlap", "warning")
+    assert "left in the folder by an earlier copy: likely, all batches are equal" in row["benign"]
+    assert row["remedy"].startswith("Start no broker on this folder.")
+
+
 def test_a_segment_between_two_may_have_no_record_left(tmp_path: Path) -> None:
     emptied = "gone D 1 1 0-3 @6-9 T; gone D 2 0 0-3 @10-13 T; gone M 1 1 C 3 @14; gone M 2 0 C 3 @15"
     merged = f"gone D 1 0 0-4 @0-4 T; M 1 0 A 3 @5; {emptied}; {THIRD}"
@@ -84,13 +95,19 @@ def test_a_segment_between_two_may_have_no_record_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("merged", "first_dirty", "clean_shutdown"),
     [
-        (CLEANED, 22, True),
+        (CLEANED, None, True),
         (CLEANED, None, False),
         (CLEANED.replace("D 2 0 0-3 @10-13 T", "D 2 1 0-3 @10-13 T"), 22, False),
         (CLEANED.replace("D 2 0 0-3 @10-13 T", "D 2 0 4-7 @10-13 T"), 22, False),
         (CLEANED.replace("gone D 1 1 0-3 @6-9 T", "plain @6; gone D 1 1 0-3 @7-9 T"), 22, False),
     ],
-    ids=["of a broker that was stopped", "not listed as cleaned", "other epoch", "other sequences", "another batch"],
+    ids=[
+        "of a broker that was stopped, not listed as cleaned",
+        "not listed as cleaned",
+        "other epoch",
+        "other sequences",
+        "another batch",
+    ],
 )
 def test_an_overlap_with_another_cause_stays(
     tmp_path: Path, merged: str, first_dirty: int | None, clean_shutdown: bool
@@ -310,6 +327,28 @@ def test_a_segment_below_the_log_start_is_not_read_if_others_are_missing_after_i
     for kind in ("log", "index", "timeindex"):
         file_of(folder, 5, kind).unlink()
     assert severities(folder)["segment-missing"] == missing
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == first_offset
+
+
+@pytest.mark.parametrize("clean_shutdown", [False, True], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    ("first_epoch", "missing", "first_offset"),
+    [(15, "warning", 10), (12, "warning", 10), (10, "warning", 10), (9, "critical", 0), (0, "critical", 0)],
+)
+def test_a_segment_from_before_the_first_leader_epoch_is_not_read_if_others_are_missing_after_it(
+    tmp_path: Path, *, first_epoch: int, missing: str, first_offset: int, clean_shutdown: bool
+) -> None:
+    """Of brokers of 4.4.0 that were copied twice into a folder: retention had moved the first epoch between."""
+    log = {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14", 15: "plain @15-19"}
+    epochs = {"t-0/leader-epoch-checkpoint": f"0\n1\n0 {first_epoch}\n".encode()}
+    folder = forge(tmp_path, log, clean_shutdown=clean_shutdown, replaced=epochs)
+    for kind in ("log", "index", "timeindex"):
+        file_of(folder, 5, kind).unlink()
+    rows = kforensics.audit(str(folder.parent)).tables["findings"].to_pylist()
+    (row,) = (row for row in rows if row["code"] == "segment-missing")
+    assert row["severity"] == missing
+    assert ("left in the folder by an earlier copy" in row["benign"]) is (missing == "warning")
     (partition,) = partitions_under(folder.parent)
     assert partition.first_offset == first_offset
 

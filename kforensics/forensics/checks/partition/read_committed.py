@@ -96,7 +96,10 @@ CODES = by_name(
             "This is the effect of the wrong entries in the transaction index: the consumer's algorithm was "
             "applied to the index, and the result compared with the markers, record by record."
         ),
-        benign="None of its own: it follows from the findings about the index.",
+        benign=(
+            "It follows from the findings about the index. Without one, the index of a running broker was copied "
+            "before its cleaner removed the marker of an entry, and the log after that."
+        ),
     ),
 )
 
@@ -280,17 +283,30 @@ def _visibility(state: PartitionState, visibility: IndexVisibility, index_findin
     if errors.ranges:
         # The marker that ends an aborted transaction may be in the segment that the copy lacks.
         is_mixed = not causes and state.may_lack_merged_segment(state.local_log_start_offset, min(firsts))
-        yield _mismatch(state, errors, causes, is_mixed=is_mixed)
+        # A cleaner drops the entry with the marker. Only an index from before that has an entry without its marker.
+        is_older = not causes and not errors.records_shown and state.may_be_cleaned_in_copy
+        benign = (
+            f"{MERGED_IN_COPY}: {'possible' if is_mixed else 'no'}",
+            f"transaction index copied before the cleaner replaced it: {'likely' if is_older else 'no'}",
+        )
+        yield _mismatch(state, errors, causes, benign, is_excused=is_mixed or is_older)
 
 
-def _mismatch(state: PartitionState, errors: VisibilityErrors, causes: list[Finding], *, is_mixed: bool) -> Finding:
+def _mismatch(
+    state: PartitionState,
+    errors: VisibilityErrors,
+    causes: list[Finding],
+    benign: tuple[str, ...],
+    *,
+    is_excused: bool,
+) -> Finding:
     first, last = errors.ranges[0].first_offset, errors.ranges[-1].last_offset
     return state.finding(
         CODES["visibility-mismatch"],
         f"Consumers with read_committed receive {format_count(errors.records_shown, 'record')} of aborted transactions "
         f"and miss {format_count(errors.records_hidden, 'record')} of committed ones: {batches(errors.batches)} "
         f"between offsets {first} and {last}.",
-        severity=Severity.INFO if is_mixed else max((cause.severity for cause in causes), default=None),
+        severity=Severity.INFO if is_excused else max((cause.severity for cause in causes), default=None),
         offsets=(first, last),
         evidence={
             "batches": errors.batches,
@@ -308,12 +324,9 @@ def _mismatch(state: PartitionState, errors: VisibilityErrors, causes: list[Find
         },
         exactness=next(
             (cause.exactness for cause in causes if cause.exactness is not Exactness.EXACT),
-            Exactness.UNVERIFIABLE if is_mixed else Exactness.EXACT,
+            Exactness.UNVERIFIABLE if is_excused else Exactness.EXACT,
         ),
-        benign=(
-            "consumers that started after a wrong entry: not affected, they receive what it hides",
-            f"{MERGED_IN_COPY}: {'possible' if is_mixed else 'no'}",
-        ),
+        benign=("consumers that started after a wrong entry: not affected, they receive what it hides", *benign),
         cause=next((cause.code.name for cause in causes), None),
     )
 

@@ -19,6 +19,7 @@ from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.partition.partition_files import CLEANER, DELETED, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.array_types import IntArray
@@ -34,7 +35,8 @@ CODES = by_name(
             "segment was deleted by hand, not copied, or lost with its file system."
         ),
         benign=(
-            "The segment was being deleted when the files were copied. A cleaner emptied the end of a segment. "
+            "The segment was being deleted when the files were copied. Segments before the gap were left in the folder "
+            "by an earlier copy. A cleaner emptied the end of a segment. "
             "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),
     ),
@@ -50,7 +52,8 @@ CODES = by_name(
         ),
         benign=(
             "A cleaning or segment split was interrupted, and its .swap and .cleaned files are still there. The "
-            "files of a running broker were copied while its cleaner replaced segments."
+            "files of a running broker were copied while its cleaner replaced segments. An earlier copy left its "
+            "segments in the folder."
         ),
     ),
     Code(
@@ -70,6 +73,10 @@ CODES = by_name(
 )
 
 COPY_AGAIN = f"Copy the files again. If the segments are missing then, too: {REBUILD}"
+COPY_INTO_EMPTY = (
+    "Start no broker on this folder. Copy the files of the stopped broker into an empty one, or have what no longer "
+    "exists deleted, as `rsync --delete` does."
+)
 # States of files left by an interrupted cleaning or split; the broker completes or reverts it at the next startup.
 UNFINISHED = ("cleaned", "swap")
 
@@ -174,17 +181,23 @@ def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Find
     base = file.base_offset or 0
     segment = int(bounds.base.searchsorted(base)) - 1
     highest = int(bounds.highest[segment])
-    return state.finding(
+    is_running = not state.partition.log_dir.clean_shutdown
+    finding = state.finding(
         CODES["segment-overlap"],
         f"The segment ends at offset {highest}, but another one starts at offset {base}: {file_name(file.path)} has "
         "the same batches from before the cleaner merged the two, and is not analyzed.",
-        # Only a copy has both: the broker goes on with the merged segment.
-        severity=Severity.INFO,
+        # Only a copy has both: the broker goes on with the merged segment. One that starts on the copy reads both.
+        severity=Severity.INFO if is_running else Severity.WARNING,
         at=(segment, 0),
         offsets=(base, max(base, highest)),
         evidence={"next_base_offset": base, "unfinished": [], "superseded": file.path},
-        benign=("copied while the cleaner of the running broker replaced segments: likely, all batches are equal",),
+        benign=(
+            "copied while the cleaner of the running broker replaced segments: "
+            + ("likely, all batches are equal" if is_running else "ruled out, clean shutdown"),
+            f"left in the folder by an earlier copy: {'possible' if is_running else 'likely, all batches are equal'}",
+        ),
     )
+    return finding if is_running else replace(finding, remedy=COPY_INTO_EMPTY)
 
 
 def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
@@ -192,19 +205,37 @@ def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
     base = file.base_offset or 0
     finding = state.finding(
         CODES["segment-missing"],
-        f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: the "
-        "broker was probably deleting old segments when the files were copied. The file is not analyzed.",
+        f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: "
+        f"{_why_left(state)}. The file is not analyzed.",
         severity=Severity.WARNING,
         offsets=(base, start - 1),
         evidence={"superseded": file.path},
         exactness=Exactness.APPROXIMATE,
-        benign=(f"deleted by retention or DeleteRecords during the copy: likely, {_of_deletion(state, start)}",),
+        benign=_of_deletion(state, start),
     )
-    return replace(finding, path=file.path, remedy=COPY_AGAIN)
+    is_running = not state.partition.log_dir.clean_shutdown
+    return replace(finding, path=file.path, remedy=COPY_AGAIN if is_running else COPY_INTO_EMPTY)
 
 
-def _of_deletion(state: PartitionState, start: int) -> str:
+def _why_left(state: PartitionState) -> str:
+    if state.partition.log_dir.clean_shutdown:
+        return f"by leader-epoch-checkpoint, the log began at offset {first_checkpointed_epoch(state.partition)}"
+    return "the broker was probably deleting old segments when the files were copied"
+
+
+def _of_deletion(state: PartitionState, start: int) -> tuple[str, ...]:
+    """Return what else may be the reason why segments before an offset are there."""
+    if state.partition.log_dir.clean_shutdown:
+        return ("left in the folder by an earlier copy: likely, a broker deletes these segments before it stops",)
+    sign = f"deleted by retention or DeleteRecords during the copy: likely, {_sign_of_deletion(state, start)}"
+    return sign, "left in the folder by an earlier copy: possible"
+
+
+def _sign_of_deletion(state: PartitionState, start: int) -> str:
     """Return what shows that segments before an offset were being deleted."""
+    first_epoch = first_checkpointed_epoch(state.partition)
+    if first_epoch >= start:
+        return f"the leader epochs begin at offset {first_epoch}"
     log_start = state.partition.checkpoint(LOG_START) or 0
     if log_start >= start:
         return f"the log starts at offset {log_start} by its checkpoint"

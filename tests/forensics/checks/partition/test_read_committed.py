@@ -66,6 +66,28 @@ def test_consumers_of_real_brokers_receive_what_they_should(partition: Partition
     assert list(findings(examine(partition, Rules(partition.newest_mtime_ms or 0)))) == []
 
 
+STALE = {0: "gone D 1 0 0-1 @0-1 T; gone M 1 0 A 1 @2; plain @3", 4: "D 1 0 2-3 @4-5 T; M 1 0 C 1 @6", 7: "plain @7"}
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "first_dirty", "entry", "severity"),
+    [
+        (False, 7, (1, 0, 2, 3), Severity.INFO),
+        (True, 7, (1, 0, 2, 3), Severity.CRITICAL),
+        (False, None, (1, 0, 2, 3), Severity.CRITICAL),
+        (False, 7, (1, 4, 6, 7), Severity.CRITICAL),
+    ],
+    ids=["cleaned meanwhile", "stopped", "never cleaned", "of a transaction that is there"],
+)
+def test_an_index_may_be_from_before_the_cleaner_removed_the_marker(
+    tmp_path: Path, *, clean_shutdown: bool, first_dirty: int | None, entry: Aborted, severity: Severity
+) -> None:
+    """A copy of a running broker of 4.4.0 had the log of a cleaned segment with its transaction index from before."""
+    index = {0: [entry]} if entry[2] < 4 else {0: [], 4: [entry]}
+    folder = forge(tmp_path, STALE, first_dirty=first_dirty, clean_shutdown=clean_shutdown, txnindex=index)
+    assert dict(key_facts(found_in(folder.parent)))[MISMATCH] == severity
+
+
 def test_18_data_without_an_entry_is_shown(tmp_path: Path) -> None:
     folder = forge(tmp_path, NESTED, txnindex={0: [(1, 0, 3, 4)]})
     missing, mismatch = found_in(tmp_path)
