@@ -161,6 +161,11 @@ class Partition:
         return max((file.mtime_ms for file in files if file.mtime_ms is not None), default=None)
 
     @property
+    def appended_ms(self) -> int | None:
+        """Modification time of the newest of its segments: of the last append or truncation; None if unknown."""
+        return max((file.mtime_ms for file in self.segments if file.mtime_ms is not None), default=None)
+
+    @property
     def copied_ms(self) -> int | None:
         """The newest modification time of its files and of the checkpoints beside it; None if there is none."""
         times = (self.newest_mtime_ms, self.log_dir.written_ms)

@@ -13,6 +13,7 @@ from kforensics.forensics.core.election import unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
+from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
@@ -179,12 +180,14 @@ def _ended_earlier(replica: Replica, other: Replica) -> bool:
     Its broker was running when they were copied, or was shut down cleanly before the other one wrote its newest data.
     """
     own_time, other_time = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
+    is_stopped = replica.partition.log_dir.clean_shutdown
+    if is_stopped and replica.partition.checkpoint(RECOVERY_POINT) == replica.end:
+        # The end of its log when it stopped. It had stopped to follow before it wrote its last snapshot.
+        own_time, other_time = replica.partition.appended_ms, other.partition.appended_ms
     if own_time is None or other_time is None or own_time >= other_time:
         return False
-    if not replica.partition.log_dir.clean_shutdown:
-        return True
     # A copy that does not preserve file times is newer than all data.
-    return other.state.log.newest_timestamp > own_time and not _was_longer(replica)
+    return not is_stopped or (other.state.log.newest_timestamp > own_time and not _was_longer(replica))
 
 
 def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:

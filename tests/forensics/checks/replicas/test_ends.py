@@ -69,6 +69,24 @@ def test_an_end_below_what_was_committed_says_little_of_a_copy_that_was_taken_fi
     assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
 
 
+@pytest.mark.parametrize(
+    ("recovery_point", "appended", "severity"),
+    [(5, 1, Severity.INFO), (5, 3, Severity.WARNING), (4, 1, Severity.WARNING)],
+    ids=["at its end", "truncated later", "before its end"],
+)
+def test_a_broker_in_its_shutdown_stops_to_follow_before_it_writes_its_snapshots(
+    tmp_path: Path, recovery_point: int, appended: int, severity: Severity
+) -> None:
+    """One of 4.4.0 wrote them a second after the last records that it lacked; its recovery point is its end."""
+    checkpoint = {"recovery-point-offset-checkpoint": f"0\n1\nt 0 {recovery_point}\n".encode()}
+    forged(tmp_path, (SHORT, {"replaced": checkpoint}), (LONG, {"high_watermark": 8}))
+    for broker, second in ((1, appended), (2, 2)):
+        for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
+            written = 3 if file.suffix == ".snapshot" else second
+            utime(file, (written, written))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
+
+
 @pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
 def test_a_replica_without_committed_records_that_was_elected_has_lost_them(
     tmp_path: Path, elected: dict[int, int], severity: Severity
