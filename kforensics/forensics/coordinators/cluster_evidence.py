@@ -153,7 +153,7 @@ class Cluster:
         unclean = (one for one in self.elections_of(replica) if one.is_unclean and one.timestamp >= time)
         return next((one for one in unclean if one.predecessor not in {one.leader, NO_LEADER}), None)
 
-    def leaderless(self, replica: PartitionMarkers, time: int) -> tuple[Election, Election | None] | None:
+    def leaderless(self, replica: PartitionMarkers, time: int, skew: int) -> tuple[Election, Election | None] | None:
         """Return the loss of the leader and the next election of a partition that may have had no leader at a time.
 
         The next election is None if there was none since; the result is None if the partition had a leader.
@@ -161,8 +161,9 @@ class Cluster:
         Args:
             replica: a replica of the partition.
             time: in ms.
+            skew: by how much clocks may differ, in ms.
         """
-        skew, elections = self.rules.clock_skew_ms, self.elections_of(replica)
+        elections = self.elections_of(replica)
         for lost, elected in zip_longest(elections, elections[1:]):
             ends = NEVER if elected is None else elected.timestamp + skew
             if lost.leader == NO_LEADER and lost.timestamp - skew <= time <= ends:

@@ -6,13 +6,13 @@ marker on all in-sync replicas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.cluster.missing_marker_causes import DELETED_AT, missing_marker_cause
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, marker_row
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.deadlines import is_awaited
@@ -96,7 +96,6 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from _of_unknown_producers(cluster)
 
 
-DELETED_AT = "deleted_at"
 DELETED_REMEDY = "Nothing is to be done here: what the transaction wrote to the deleted topic went with it."
 DECISION_FIELDS = (
     *("id", "producer_id", "data_epoch", "marker_epoch", "status", "is_superseded", "start", "decided", "completed"),
@@ -176,7 +175,7 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
-    cause = _cause(cluster, markers, row, is_open=opened is not None)
+    cause = missing_marker_cause(cluster, markers, row, is_open=opened is not None)
     is_gone = DELETED_AT in cause.evidence
     return cluster.at_partition(
         row["partition"],
@@ -200,61 +199,6 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
             f"topic deleted and recreated: {cause.deletion}",
         ),
         remedy=DELETED_REMEDY if is_gone else _remedy(cluster, row, transaction),
-    )
-
-
-class _Cause(NamedTuple):
-    """Why a marker is missing, as far as the metadata log shows it.
-
-    Attributes:
-        sentence: that it is missing, and why if that is known.
-        evidence: the election or deletion, as fields of the finding's evidence.
-        election: a benign explanation, whether an election explains it.
-        deletion: whether a deletion of the topic explains it.
-    """
-
-    sentence: str
-    evidence: Mapping[str, int] = {}
-    election: str = "no leader then, or log truncated after an unclean election: not visible here"
-    deletion: str = "not visible here"
-
-
-def _cause(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> _Cause:
-    """Return why a marker is missing.
-
-    A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
-    ``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``.
-    """
-    partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
-    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
-    completed = f"{State(row['status'])} at {format_time(row['completed'])}"
-    begun = row["decided"] if row["start"] == NO_TIME else row["start"]
-    if not is_open and (deleted := cluster.deleted_since(markers, begun)) is not None:
-        return _Cause(
-            f"The topic {markers.name[0]} was deleted at {format_time(deleted)}, after {transaction} had begun "
-            f"({producer}, {completed}): its marker is not in the log that was created since.",
-            {DELETED_AT: deleted},
-            deletion=f"likely, deleted at {format_time(deleted)}",
-        )
-    if (leaderless := cluster.leaderless(markers, row["completed"])) is not None:
-        lost, elected = leaderless
-        since = format_time(lost.timestamp)
-        period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
-        return _Cause(
-            f"{partition} had no leader {period}, so it got no marker of {transaction} ({producer}, {completed}).",
-            {"leaderless_from": lost.timestamp},
-            f"no leader when the transaction was completed: likely, {period}",
-        )
-    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
-        return _Cause(
-            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
-            f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "
-            f"({producer}, {completed}).",
-            {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
-            "log truncated after an unclean election: likely",
-        )
-    return _Cause(
-        f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}."
     )
 
 

@@ -8,17 +8,17 @@ group had committed an offset beyond, and copies that brokers have set aside may
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.unclean_losses import UncleanLoss, commits_of, unclean_losses
 from kforensics.forensics.core.commands import export_command
-from kforensics.forensics.core.election import Election, unclean_phrase
+from kforensics.forensics.core.election import unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
-from kforensics.forensics.partition.overruled_batches import OverruledBatches, overruled_batches
+from kforensics.forensics.partition.overruled_batches import overruled_batches
 
 CODES = by_name(
     Code(
@@ -45,29 +45,6 @@ CODES = by_name(
 NAMED = 3
 
 
-@dataclass(slots=True)
-class _Loss:
-    """What is known to be lost by an election.
-
-    Attributes:
-        election: the unclean election.
-        start: first offset that the new leader wrote.
-        groups: commits beyond that offset of what was read before, by group.
-        copies: batches that the new leader did not have.
-    """
-
-    election: Election
-    start: int
-    groups: dict[str, Commit] = field(default_factory=dict)
-    copies: list[OverruledBatches] = field(default_factory=list)
-
-    @property
-    def last_offset(self) -> int:
-        """The last offset that is known to be lost."""
-        committed = (commit.committed - 1 for commit in self.groups.values())
-        return max([*committed, *(copy.last_offset for copy in self.copies)])
-
-
 def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield the losses of each partition, in the order of the elections."""
     if cluster.elections is None:
@@ -75,9 +52,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
             yield from _without_metadata(cluster, replica)
         return
     for replica in cluster.elected:
-        losses = _losses(cluster, replica)
+        losses = unclean_losses(cluster, replica)
         if losses:
-            _add_groups(cluster, replica, losses)
             _add_copies(cluster, replica, losses)
         yield from (PlacedFinding(replica.place, _finding(loss)) for loss in losses if loss.groups or loss.copies)
 
@@ -87,7 +63,7 @@ def _without_metadata(cluster: Cluster, replica: PartitionMarkers) -> Iterator[P
 
     Consumers read only what is committed, so no clean election truncates it. Which election did is not known.
     """
-    committed = list(_commits_of(cluster, replica))
+    committed = list(commits_of(cluster, replica))
     for epoch, start in replica.epoch_starts:
         groups = {
             group: commit
@@ -124,41 +100,7 @@ def _unverifiable(epoch: int, start: int, groups: Mapping[str, Commit]) -> Findi
     )
 
 
-def _commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[str, Commit]]:
-    """Yield the groups with a committed offset of a partition."""
-    for commits in cluster.commits:
-        for group, commit in commits.last.of_partition(*replica.name):
-            if commit.topic_id in (None, replica.topic_id):
-                yield group, commit
-
-
-def _losses(cluster: Cluster, replica: PartitionMarkers) -> list[_Loss]:
-    """Return the unclean elections since which the partition was written, with nothing known to be lost yet."""
-    unclean = [election for election in cluster.elections_of(replica) if election.is_unclean]
-    losses = []
-    for election in sorted(unclean, key=lambda election: election.leader_epoch):
-        starts = [start for epoch, start in replica.epoch_starts if epoch >= election.leader_epoch]
-        losses += [_Loss(election, min(starts))] if starts else []
-    return losses
-
-
-def _add_groups(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_Loss]) -> None:
-    for group, commit in _commits_of(cluster, replica):
-        loss = next((loss for loss in losses if _had_read(commit, loss)), None)
-        if loss is not None:
-            loss.groups[group] = commit
-
-
-def _had_read(commit: Commit, loss: _Loss) -> bool:
-    """Return whether a commit is beyond the start of a new leader, and of what an earlier one had written."""
-    if commit.committed <= loss.start:
-        return False
-    if commit.leader_epoch >= 0:
-        return commit.leader_epoch < loss.election.leader_epoch
-    return 0 <= commit.time < loss.election.timestamp
-
-
-def _add_copies(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_Loss]) -> None:
+def _add_copies(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[UncleanLoss]) -> None:
     """Add batches to the first unclean election after them, unless an earlier leader had overruled them already."""
     for batches in overruled_batches(cluster.log_dirs, replica.name, replica.topic_id, replica.epoch_starts):
         after = (loss for loss in losses if loss.election.leader_epoch > batches.leader_epoch)
@@ -167,7 +109,7 @@ def _add_copies(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[_L
             loss.copies.append(batches)
 
 
-def _finding(loss: _Loss) -> Finding:
+def _finding(loss: UncleanLoss) -> Finding:
     election = loss.election
     offsets = format_offsets(loss.start, loss.last_offset)
     return Finding(
@@ -203,7 +145,7 @@ def _groups(groups: Mapping[str, Commit]) -> str:
     return f" {format_count(len(by_offset), 'group')} had read some of them: {named}{more}."
 
 
-def _copies(loss: _Loss) -> str:
+def _copies(loss: UncleanLoss) -> str:
     sentences = [
         f" {copy.path} still has {format_count(copy.records, 'record')} at "
         f"{format_offsets(copy.first_offset, copy.last_offset)}, written from {format_time(copy.first_timestamp)} to "
@@ -213,7 +155,7 @@ def _copies(loss: _Loss) -> str:
     return "".join(sentences)
 
 
-def _acknowledged(loss: _Loss) -> str:
+def _acknowledged(loss: UncleanLoss) -> str:
     if loss.groups:
         return "no, a group had committed them"
     if len(loss.election.in_sync) == 1:
@@ -221,7 +163,7 @@ def _acknowledged(loss: _Loss) -> str:
     return "not ruled out for all of them"
 
 
-def _remedy(loss: _Loss) -> str:
+def _remedy(loss: UncleanLoss) -> str:
     """Return what to do: save what is left first, because a broker removes it after a time."""
     commands = [export_command(copy.path, copy.first_offset, copy.last_offset) for copy in loss.copies[:NAMED]]
     save = f"Copy the records before the broker deletes them: {'; '.join(commands)}. " if commands else ""

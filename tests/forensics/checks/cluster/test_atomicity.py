@@ -17,7 +17,15 @@ from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
-from tests.forensics.coordinators.clusters import SOON, at, cluster_under, codes_in, forge_coordinator, found_in
+from tests.forensics.coordinators.clusters import (
+    SOON,
+    at,
+    cluster_under,
+    codes_in,
+    forge_coordinator,
+    forge_offsets,
+    found_in,
+)
 from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, transactions_of
 from tests.forensics.forge import drop, file_of, forge
 from tests.forensics.partition_states import SAMPLES
@@ -310,6 +318,37 @@ def test_the_coordinator_skipped_a_partition_without_a_leader(
     benign = "; ".join(finding.benign)
     assert ("no leader when the transaction was completed: likely" in benign) is (period is not None)
     assert finding.evidence.get("leaderless_from") == (None if period is None else NOW + lost)
+
+
+@pytest.mark.parametrize(
+    ("elected", "read", "lost"),
+    [(3_000, 4, True), (3_000, 1, False), (19, 4, False), (3_000, None, False)],
+    ids=["a group had read more", "no more than is there", "elected before", "no group"],
+)
+@pytest.mark.parametrize("leaderless", [(-60_000, -4_000), (2_000, 3_000)], ids=["before", "at the restart"])
+def test_the_marker_was_lost_with_a_disk(
+    *, elected: int, read: int | None, lost: bool, leaderless: tuple[int, int], tmp_path: Path
+) -> None:
+    """A broker of 4.4.0 got an older image of its disk, so it is its own predecessor; it had a leader at that time."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0))
+    forge(tmp_path, "plain @0-0; plain @1", topic="p", partition=1, leader_epochs={0: 0, 1: 3})
+    if read is not None:
+        forge_offsets(tmp_path, f"plain @0 {at(40)}", {0: ("g", "p-1", read)}, partition=1)
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    (replica,) = (markers for markers in cluster.marker_join.by_partition.values() if markers.name == ("p", 1))
+    elections = (
+        Election(1, -1, NOW + leaderless[0], (1,), is_unclean=False, predecessor=1),
+        Election(2, 1, NOW + leaderless[1], (1,), is_unclean=False, predecessor=1),
+        Election(3, 1, NOW + elected, (), is_unclean=True, predecessor=1),
+    )
+    placed_findings = found_in(cluster.with_elections({(replica.topic_id or "", 1): elections}, [replica]))
+    (placed,) = (each for each in placed_findings if each.finding.code.name == "atomicity-marker-missing")
+    assert ("so the marker was probably lost with them" in placed.finding.message) is lost
+    assert ("p-1 had no leader from" in placed.finding.message) is not lost
+    assert placed.finding.evidence.get("leader_epoch") == (3 if lost else None)
+    assert ("records lost in an unclean election: likely" in placed.finding.benign) is lost
+    assert str(placed.finding.severity) == "critical"
 
 
 def test_one_of_many_markers_of_the_same_epoch_is_missing(tmp_path: Path) -> None:

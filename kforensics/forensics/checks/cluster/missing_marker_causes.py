@@ -1,0 +1,98 @@
+"""Finds why a partition lacks the marker of a completed transaction, by the elections and deletions of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.coordinator_records import State
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.unclean_losses import unclean_losses
+from kforensics.forensics.core.election import NO_LEADER, Election, unclean_phrase
+from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.reporting import Row
+
+__all__ = ["DELETED_AT", "MissingMarkerCause", "missing_marker_cause"]
+
+DELETED_AT = "deleted_at"
+
+
+class MissingMarkerCause(NamedTuple):
+    """Why a marker is missing, as far as the metadata log shows it.
+
+    Attributes:
+        sentence: that it is missing, and why if that is known.
+        evidence: the election or deletion, as fields of the finding's evidence.
+        election: a benign explanation, whether an election explains it.
+        deletion: whether a deletion of the topic explains it.
+    """
+
+    sentence: str
+    evidence: Mapping[str, int] = {}
+    election: str = "no leader then, or log truncated after an unclean election: not visible here"
+    deletion: str = "not visible here"
+
+
+def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> MissingMarkerCause:
+    """Return why a marker is missing.
+
+    A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
+    ``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``.
+    """
+    partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
+    producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
+    completed = f"{State(row['status'])} at {format_time(row['completed'])}"
+    begun = row["decided"] if row["start"] == NO_TIME else row["start"]
+    if not is_open and (deleted := cluster.deleted_since(markers, begun)) is not None:
+        return MissingMarkerCause(
+            f"The topic {markers.name[0]} was deleted at {format_time(deleted)}, after {transaction} had begun "
+            f"({producer}, {completed}): its marker is not in the log that was created since.",
+            {DELETED_AT: deleted},
+            deletion=f"likely, deleted at {format_time(deleted)}",
+        )
+    loss = _loss_since(cluster, markers, row["decided"])
+    # What is known to be lost explains more than a time without a leader before or after, if clocks differ.
+    skew = 0 if loss else cluster.rules.clock_skew_ms
+    if (leaderless := cluster.leaderless(markers, row["completed"], skew)) is not None:
+        lost, elected = leaderless
+        since = format_time(lost.timestamp)
+        period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
+        return MissingMarkerCause(
+            f"{partition} had no leader {period}, so it got no marker of {transaction} ({producer}, {completed}).",
+            {"leaderless_from": lost.timestamp},
+            f"no leader when the transaction was completed: likely, {period}",
+        )
+    if loss is not None:
+        return MissingMarkerCause(
+            f"{partition} has no marker of {transaction} ({producer}, {completed}): {unclean_phrase(loss)}, and "
+            "continued before records that a group had read, so the marker was probably lost with them.",
+            {"elected_at": loss.timestamp, "leader_epoch": loss.leader_epoch},
+            "records lost in an unclean election: likely",
+        )
+    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
+        return MissingMarkerCause(
+            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
+            f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "
+            f"({producer}, {completed}).",
+            {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
+            "log truncated after an unclean election: likely",
+        )
+    return MissingMarkerCause(
+        f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}."
+    )
+
+
+def _loss_since(cluster: Cluster, markers: PartitionMarkers, time: int) -> Election | None:
+    """Return the first unclean election since a time, in ms, that is known to have lost records that groups had read.
+
+    One after another broker cuts off what its predecessor had. One after no other broker, as with a single replica, may
+    follow the loss of its disk or the restore of an older state of it.
+    """
+    elections = cluster.elections_of(markers)
+    if not any(each.is_unclean and each.timestamp >= time for each in elections):
+        return None
+    losses = (loss.election for loss in unclean_losses(cluster, markers) if loss.groups)
+    own = (each for each in losses if each.predecessor in {each.leader, NO_LEADER})
+    return next((each for each in own if each.timestamp >= time), None)

@@ -1,0 +1,77 @@
+"""What unclean elections lost of a partition, as far as leader epochs and committed offsets of groups show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.core.election import Election
+from kforensics.forensics.partition.overruled_batches import OverruledBatches
+
+__all__ = ["UncleanLoss", "commits_of", "unclean_losses"]
+
+
+@dataclass(slots=True)
+class UncleanLoss:
+    """What is known to be lost by an election.
+
+    Attributes:
+        election: the unclean election.
+        start: first offset that the new leader wrote.
+        groups: commits beyond that offset of what was read before, by group.
+        copies: batches that the new leader did not have.
+    """
+
+    election: Election
+    start: int
+    groups: dict[str, Commit] = field(default_factory=dict)
+    copies: list[OverruledBatches] = field(default_factory=list)
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that is known to be lost."""
+        committed = (commit.committed - 1 for commit in self.groups.values())
+        return max([*committed, *(copy.last_offset for copy in self.copies)])
+
+
+def commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[str, Commit]]:
+    """Yield the groups with a committed offset of a partition."""
+    for commits in cluster.commits:
+        for group, commit in commits.last.of_partition(*replica.name):
+            if commit.topic_id in (None, replica.topic_id):
+                yield group, commit
+
+
+def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanLoss]:
+    """Return the unclean elections since which a partition was written, with what groups had read of what is lost.
+
+    Args:
+        cluster: the evidence.
+        replica: a replica that knows the newest leader epoch.
+    """
+    unclean = [election for election in cluster.elections_of(replica) if election.is_unclean]
+    losses = []
+    for election in sorted(unclean, key=lambda election: election.leader_epoch):
+        starts = [start for epoch, start in replica.epoch_starts if epoch >= election.leader_epoch]
+        losses += [UncleanLoss(election, min(starts))] if starts else []
+    _add_groups(cluster, replica, losses)
+    return losses
+
+
+def _add_groups(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[UncleanLoss]) -> None:
+    for group, commit in commits_of(cluster, replica):
+        loss = next((loss for loss in losses if _had_read(commit, loss)), None)
+        if loss is not None:
+            loss.groups[group] = commit
+
+
+def _had_read(commit: Commit, loss: UncleanLoss) -> bool:
+    """Return whether a commit is beyond the start of a new leader, and of what an earlier one had written."""
+    if commit.committed <= loss.start:
+        return False
+    if commit.leader_epoch >= 0:
+        return commit.leader_epoch < loss.election.leader_epoch
+    return 0 <= commit.time < loss.election.timestamp
