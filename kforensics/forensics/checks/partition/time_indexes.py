@@ -67,10 +67,19 @@ def findings(state: PartitionState) -> Iterator[Finding]:
         return
     for faulty in faulty_indexes(state, faults.times, faults.counts[2]):
         # A broker creates an empty index if there is none, and then uses the modification time of the log file.
-        severity = Severity.INFO if faulty.fault is IndexFault.EMPTY else Severity.WARNING
+        is_harmless = faulty.fault is IndexFault.EMPTY or _is_of_empty_log(state, faulty)
+        severity = Severity.INFO if is_harmless else Severity.WARNING
         message = fault_sentence(CORRUPT | MISMATCHES, faulty)
         finding = index_finding(state, CODES["timeindex-mismatch"], faulty, message, severity)
         yield _of_cleaned_segment(finding) if _may_be_cleaned(state, faulty) else finding
+
+
+def _is_of_empty_log(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether an index was preallocated for a segment without a byte: nothing can be deleted too early.
+
+    A copy into a folder of an earlier one leaves such a segment, if it was the active one at that time.
+    """
+    return faulty.fault is IndexFault.TRAILING_ZEROS and state.partition.segments[faulty.segment].size == 0
 
 
 def _may_be_cleaned(state: PartitionState, faulty: FaultyIndex) -> bool:

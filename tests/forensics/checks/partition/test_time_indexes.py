@@ -140,6 +140,19 @@ def test_a_file_that_is_no_time_index_is_found(tmp_path: Path, tail: bytes, says
     assert says in finding.message
 
 
+@pytest.mark.parametrize(("is_empty", "severity"), [(True, Severity.INFO), (False, Severity.WARNING)])
+def test_preallocated_zeros_of_a_segment_without_a_byte_matter_little(
+    tmp_path: Path, *, is_empty: bool, severity: Severity
+) -> None:
+    """A folder into which a broker of 4.4.0 was copied twice has the active segment of the first time."""
+    folder = forge(tmp_path, {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}, compacted=True)
+    file_of(folder, 5, "timeindex").write_bytes(bytes(1020))
+    if is_empty:
+        file_of(folder, 5).write_bytes(b"")
+    (finding,) = (one for one in findings(state_of(tmp_path)) if "1020 zero bytes although" in one.message)
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+
+
 def test_zeros_between_entries_are_found(tmp_path: Path) -> None:
     forge(tmp_path, LOG)
     (finding,) = with_index(tmp_path, built([(100, 4), (0, 0), (400, 19)]))
