@@ -56,14 +56,8 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     # What is known to be lost explains more than a time without a leader before or after, if clocks differ.
     skew = 0 if loss else cluster.rules.clock_skew_ms
     if (leaderless := cluster.leaderless(markers, row["completed"], skew)) is not None:
-        lost, elected = leaderless
-        since = format_time(lost.timestamp)
-        period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
-        return MissingMarkerCause(
-            f"{partition} had no leader {period}, so it got no marker of {transaction} ({producer}, {completed}).",
-            {"leaderless_from": lost.timestamp},
-            f"no leader when the transaction was completed: likely, {period}",
-        )
+        is_within = cluster.leaderless(markers, row["completed"], 0) is not None
+        return _without_leader(leaderless, partition, f"{transaction} ({producer}, {completed})", is_within=is_within)
     if loss is not None:
         return MissingMarkerCause(
             f"{partition} has no marker of {transaction} ({producer}, {completed}): {unclean_phrase(loss)}, and "
@@ -81,6 +75,23 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
         )
     return MissingMarkerCause(
         f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}."
+    )
+
+
+def _without_leader(
+    leaderless: tuple[Election, Election | None], partition: str, transaction: str, *, is_within: bool
+) -> MissingMarkerCause:
+    """Return the time without a leader as the cause, whether the transaction was completed in it or close to it."""
+    lost, elected = leaderless
+    since = format_time(lost.timestamp)
+    period = f"since {since}" if elected is None else f"from {since} to {format_time(elected.timestamp)}"
+    return MissingMarkerCause(
+        f"{partition} had no leader {period}, so it got no marker of {transaction}."
+        if is_within
+        else f"{partition} has no marker of {transaction}. It had no leader {period}, which may have been at that time "
+        "if clocks differ.",
+        {"leaderless_from": lost.timestamp},
+        f"no leader when the transaction was completed: {'likely' if is_within else 'possible'}, {period}",
     )
 
 
