@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.damage.forge import batch, record
+from lab.damage.forge import batch, plain, record
 
 Doctor = Callable[[Path], None]
 CHECKPOINTS = {
@@ -142,8 +142,10 @@ def _folder_cases() -> Iterator[Case]:
     yield Case("future-of-unknown", _copy("plain-0", f"unknown-0.{_UUID}-future"))
     yield Case("deleted-folder", _rename("plain-0", f"plain-0.{_UUID}-delete"))
     yield Case("deleted-folder-beside", _copy("plain-0", f"plain-0.{_UUID}-delete"))
+    yield Case("deleted-folder-of-shorter-log", _copy("open-0", f"plain-0.{_UUID}-delete"))
     yield Case("stray-folder", _rename("plain-0", f"plain-0.{_UUID}-stray"))
     yield Case("stray-folder-beside", _copy("plain-0", f"plain-0.{_UUID}-stray"))
+    yield Case("stray-folder-of-shorter-log", _copy("open-0", f"plain-0.{_UUID}-stray"))
     yield Case("deleted-folder-malformed", _rename("plain-0", "plain-0.x-delete"))
     yield Case("partition-missing", _remove("plain-0"))
     yield Case("partition-empty", _emptied("plain-0"))
@@ -191,6 +193,12 @@ def _checkpoint_cases() -> Iterator[Case]:
     yield Case("recovery-of-unknown", _offset(CHECKPOINTS["recovery"], "unknown 0", 3))
     yield Case("log-start-at-end", _offset(CHECKPOINTS["log-start"], "trimmed 0", 27))
     yield Case("log-start-within-segment", _offset(CHECKPOINTS["log-start"], "plain 0", 12))
+    after_open = _offset(CHECKPOINTS["log-start"], "open 0", 11)
+    yield Case("log-start-after-open-transaction", after_open)
+    without_snapshots = _chain(after_open, _remove_all("open-0/*.snapshot"))
+    yield Case("log-start-after-open-transaction-unclean", _unclean(without_snapshots))
+    unflushed = _chain(_offset(CHECKPOINTS["log-start"], "plain 0", 12), _offset(CHECKPOINTS["recovery"], "plain 0", 0))
+    yield Case("log-start-within-segment-unclean", _unclean(unflushed))
     yield Case("log-start-of-single", _offset(CHECKPOINTS["log-start"], "single 0", 12))
     yield Case("epochs-ahead", _put_new(CHECKPOINTS["epochs"], b"0\n2\n0 0\n9 500\n"))
     yield Case("epochs-high", _put_new(CHECKPOINTS["epochs"], b"0\n1\n99 0\n"))
@@ -275,6 +283,11 @@ def _log_cases(*, clean: bool) -> Iterator[Case]:
 def _segment_cases() -> Iterator[Case]:
     log = "plain-0/*.log"
     middle = f"plain-0/{9:020}"
+    transaction_before = _chain(
+        *(_remove(f"open-0/{0:020}{end}") for end in (".log", ".index", ".timeindex", ".txnindex")),
+        _put_new(f"open-0/{14:020}.log", plain(14)),
+        *(_put_new(f"open-0/{14:020}{end}", b"") for end in (".index", ".timeindex")),
+    )
     for name, doctor in {
         "log-missing": _remove("single-0/*.log"),
         "log-of-first-missing": _remove(log, number=0),
@@ -296,6 +309,10 @@ def _segment_cases() -> Iterator[Case]:
         "deleted-alone": _rename(f"{middle}.log", f"{middle}.log.deleted"),
         "deleted-beside": _copy(f"{middle}.log", f"{middle}.log.deleted"),
         "log-renamed": _rename(f"single-0/{0:020}.log", f"single-0/{5:020}.log"),
+        "transaction-before-log-start": transaction_before,
+        "transaction-before-log-start-of-checkpoint": _chain(
+            transaction_before, _offset(CHECKPOINTS["log-start"], "open 0", 14)
+        ),
         "log-short-name": _rename(f"single-0/{0:020}.log", "single-0/0.log"),
     }.items():
         yield Case(name, doctor)

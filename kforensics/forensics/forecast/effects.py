@@ -91,5 +91,5 @@ class LoadedLog:
 
     @property
     def last_stable(self) -> int:
-        """The last stable offset once the whole log is replicated."""
-        return min([self.log_end, *self.open_transactions.values()])
+        """The last stable offset once the whole log is replicated; never before the log start."""
+        return max(self.log_start, min([self.log_end, *self.open_transactions.values()]))

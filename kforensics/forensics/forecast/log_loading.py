@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 
 from kforensics.forensics.forecast.aborted_records import forgotten_aborts
 from kforensics.forensics.forecast.broker_reader import (
@@ -30,6 +31,7 @@ from kforensics.forensics.forecast.segment_files import (
     lost_records,
     returning_records,
     snapshot_entries,
+    snapshots_after_recovery,
 )
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.rows import Batch
@@ -92,6 +94,7 @@ class _Load:
     segments: dict[int, LoadedSegment] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
     snapshots_by_recovery: set[int] = field(default_factory=set)
+    recovered_from: float = inf
     has_coordinator: bool = False
     swapped: set[int] = field(default_factory=set)
 
@@ -191,7 +194,8 @@ class _Load:
         return None
 
     def _recovered(self, segment: LoadedSegment) -> None:
-        """Recover a segment."""
+        """Recover a segment, as ``LogLoader.recoverSegment``, which deletes all snapshots after its base offset."""
+        self.recovered_from = min(self.recovered_from, segment.base)
         if not segment.size:
             segment.recovered, segment.next_offset = True, segment.base
             return
@@ -283,14 +287,11 @@ class _Load:
     # Producers.
 
     def load_producers(self) -> None:
-        for offset in self.snapshots_by_recovery & self.snapshots.keys():
-            path = self.snapshots.pop(offset)  # the recovery writes it again
-            if offset <= self.loaded.log_start:
-                self.add(
-                    HOUSEKEEPING, f"{offset:020}.snapshot is before the log and is deleted", silent=True, path=path
-                )
+        loaded, is_recovered = self.loaded, self.recovered_from < inf
+        self._drop_recovered_snapshots()
+        # A recovery takes the log start from the checkpoint, and drops what belongs to no segment afterwards.
+        start = self._load_snapshot(self.log_start) if is_recovered else 0
         self._drop_stray_snapshots()
-        loaded = self.loaded
         if not self.snapshots and self.clean and not self.snapshots_by_recovery:
             self._forget_producers()
             return
@@ -298,8 +299,7 @@ class _Load:
             path = self.snapshots.pop(offset)
             kind = HOUSEKEEPING if offset <= loaded.log_start else "snapshot-dropped"
             self.add(kind, f"{offset:020}.snapshot is outside the log and is deleted", silent=True, path=path)
-        start = self._load_snapshot()
-        self._replay(start)
+        self._replay(start if is_recovered else self._load_snapshot(loaded.log_start))
 
     def find_forgotten_aborts(self) -> None:
         """Find aborted transactions whose records read_committed consumers get; only in logs with transactions."""
@@ -319,6 +319,15 @@ class _Load:
         if self.loaded.open_transactions or any(name.endswith(".txnindex") for name in self.folder.files):
             return True
         return self.has_coordinator
+
+    def _drop_recovered_snapshots(self) -> None:
+        """Drop snapshots after the first segment that is recovered; the recovery writes others, some in their place."""
+        written = snapshots_after_recovery(self.segments, self.snapshots_by_recovery, self.loaded.log_end)
+        for offset in [offset for offset in self.snapshots if self.recovered_from < offset]:
+            path = self.snapshots.pop(offset)
+            if offset not in written or offset <= self.loaded.log_start:
+                detail = f"{offset:020}.snapshot is deleted: a recovery begins before it"
+                self.add(HOUSEKEEPING, detail, silent=True, path=path)
 
     def _drop_stray_snapshots(self) -> None:
         """Drop snapshots that belong to no segment, but the newest."""
@@ -342,10 +351,10 @@ class _Load:
             offset = min(known.values(), default=None)
             self.add("producers-forgotten", detail, silent=True, offset=offset, records=len(producers))
 
-    def _load_snapshot(self) -> int:
+    def _load_snapshot(self, log_start: int) -> int:
         """Take over the newest snapshot that can be read; returns the offset from which the log is replayed."""
         loaded = self.loaded
-        for offset in sorted(self.snapshots, reverse=True):
+        for offset in sorted((each for each in self.snapshots if each > log_start), reverse=True):
             entries = snapshot_entries(self.snapshots[offset])
             if entries is None:
                 path = self.snapshots.pop(offset)
@@ -357,7 +366,8 @@ class _Load:
                 if entry.current_txn_first_offset >= 0:
                     loaded.open_transactions[entry.producer_id] = entry.current_txn_first_offset
             return offset
-        return loaded.log_start
+        # A recovery reads whole segments, also what is before the log start.
+        return int(min(loaded.log_start, self.recovered_from))
 
     def _replay(self, start: int) -> None:
         loaded = self.loaded

@@ -29,6 +29,7 @@ __all__ = [
     "lost_records",
     "returning_records",
     "snapshot_entries",
+    "snapshots_after_recovery",
 ]
 
 EPOCHS = "leader-epoch-checkpoint"
@@ -117,6 +118,20 @@ def snapshot_entries(path: str) -> list[ProducerSnapshotEntry] | None:
     if any(isinstance(row, Damage) for row in rows):
         return None
     return [row for row in rows if isinstance(row, ProducerSnapshotEntry)]
+
+
+def snapshots_after_recovery(segments: Mapping[int, LoadedSegment], ends: Iterable[int], log_end: int) -> set[int]:
+    """Return the offsets of the snapshots that a recovery writes, and that belong to a segment or are at the log end.
+
+    Args:
+        segments: the segments by base offset.
+        ends: offsets after the segments that were recovered.
+        log_end: log end offset after the recovery.
+    """
+    recovered = [base for base, segment in segments.items() if segment.recovered]
+    # What comes after the recovered segments is replayed, with a snapshot before each of the last two.
+    written = {*ends, *recovered, *sorted(segments)[-2:], log_end}
+    return {offset for offset in written if offset in segments or offset == log_end}
 
 
 def whole_end(path: str, base: int) -> tuple[int, int]:

@@ -1,0 +1,180 @@
+"""Where a forecast differs from what a broker did: the outcome, offsets, strays, and files that went or were cut."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kforensics.forensics.forecast.effects import Effect
+from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast
+
+OUTCOMES = {"started": "starts", "refused": "refuses", "ended": "refuses", "hung": "hangs"}
+# A start removes these only if it has a reason, and makes none of them.
+_KEPT = (".log", ".snapshot", ".swap", ".cleaned", ".deleted")
+_STRAY = re.compile(r"\.[0-9a-f]{32}-stray$")
+_REMOVALS = ("housekeeping", "orphan-deleted", "snapshot-dropped", "file-renamed", "file-deleted")
+
+
+def differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
+    """Return how the outcome, and the offsets and strays once all is served, differ from what a start did."""
+    expected = OUTCOMES[truth["outcome"]]
+    if forecast.outcome == NOT_KNOWN:
+        return []
+    if forecast.outcome != expected:
+        return [f"{forecast.outcome} instead of {expected}: {forecast.refusals[:1]} {truth.get('exceptions')}"]
+    if expected == "refuses":
+        first = truth["exceptions"][0][0]
+        named = forecast.refusals[0].exception
+        removed = truth["files"].get(".kafka_cleanshutdown") == "removed"
+        says_so = any(effect.kind == "marker-removed" for _, effect in forecast.all_effects())
+        if len(forecast.log_dirs) > 1:
+            says_so = removed  # the record has no markers of several log directories
+        return [] if (named, says_so) == (first, removed) else [f"{named}, {says_so} instead of {first}, {removed}"]
+    return [*_offset_differences(forecast, truth["partitions"]), *stray_differences(forecast, truth["files"])]
+
+
+def _offset_differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
+    unknown = {each.name for each in forecast.partitions if each.fate == NOT_KNOWN}
+    served = {
+        each.name: [each.loaded.log_start, each.loaded.log_end, each.loaded.last_stable]
+        for each in forecast.partitions
+        if each.fate in ("served", "created") and each.loaded is not None
+    }
+    return [
+        f"{name}: {served.get(name)} instead of {offsets}"
+        for name, offsets in truth.items()
+        if name not in unknown and served.get(name) != (_bounded(offsets) if isinstance(offsets, list) else None)
+    ]
+
+
+def _bounded(offsets: list[int]) -> list[int]:
+    """Log start, log end and last stable offset of a broker, the last not before the log start.
+
+    If a transaction that began before the log start is open, 4.4.0 names the base offset of the batch in which the log
+    starts, and 3.9.1 the log start.
+    """
+    return [offsets[0], offsets[1], max(offsets[0], offsets[2])]
+
+
+def stray_differences(forecast: BrokerForecast, files: dict[str, str]) -> list[str]:
+    """Return how the folders that become stray differ from the changed files after a start."""
+    made = {name.split(".*")[0] for name, kind in files.items() if name.endswith("-stray/") and kind == "created"}
+    named = {
+        Path(each.folder).name
+        for each in forecast.partitions
+        if each.fate == "stray" and each.folder is not None and not each.folder.endswith("-stray")
+    }
+    unknown = {Path(each.folder or "").name for each in forecast.partitions if each.fate == NOT_KNOWN}
+    made = {name.rpartition("/")[2] for name in made} - unknown
+    return [] if made == named else [f"strays {sorted(named)} instead of {sorted(made)}"]
+
+
+def load_differences(forecast: BrokerForecast, truth: dict[str, Any], data: Path) -> list[str]:
+    """Return how a forecast differs from a start whose coordinators and controller went on with their work afterwards.
+
+    Args:
+        forecast: of a copy.
+        truth: what the start did; ``loaded`` has log start and log end of each folder after its load.
+        data: the copy, whose path the effects have.
+    """
+    expected = OUTCOMES[truth["outcome"]]
+    if forecast.outcome != "starts" or expected != "starts":
+        return differences(forecast, truth)
+    return [
+        *_loaded(forecast, truth["loaded"]),
+        *stray_differences(forecast, truth["files"]),
+        *_created(forecast, truth["files"]),
+        *_stable(forecast, truth["partitions"]),
+        *_cut(forecast, truth["files"], data),
+    ]
+
+
+def _logs(forecast: BrokerForecast) -> dict[str, Any]:
+    return {Path(each.folder).name: each.loaded for each in forecast.partitions if each.folder and each.loaded}
+
+
+def _loaded(forecast: BrokerForecast, loaded: dict[str, list[int]]) -> Iterator[str]:
+    logs = {name: [log.log_start, log.log_end] for name, log in _logs(forecast).items()}
+    # A folder that has become stray has its new name in the log; one that is to be deleted, no end of its own.
+    known = {name if name in logs else _STRAY.sub("", name): offsets for name, offsets in loaded.items()}
+    for name in sorted(logs.keys() | known.keys()):
+        if logs.get(name) != known.get(name) and not name.endswith("-delete"):
+            yield f"loaded {name}: {logs.get(name)} instead of {known.get(name)}"
+
+
+def _created(forecast: BrokerForecast, files: dict[str, str]) -> Iterator[str]:
+    folders = {Path(name).name for name, kind in files.items() if name.endswith("/") and kind == "created"}
+    made = {name for name in folders if not name.endswith(("-stray", "-delete", "-future"))} | _replaced(files)
+    named = {each.name for each in forecast.partitions if each.fate == "created"}
+    if made != named:
+        yield f"created {sorted(named)} instead of {sorted(made)}"
+
+
+def _replaced(files: dict[str, str]) -> set[str]:
+    """Folders that became stray, and that the broker made again."""
+    made = {Path(name).name for name, kind in files.items() if name.endswith("-stray/") and kind == "created"}
+    gone = {Path(name).name for name, kind in files.items() if name.endswith("/") and kind == "removed"}
+    return {name.partition(".*")[0] for name in made} - gone
+
+
+def _stable(forecast: BrokerForecast, partitions: dict[str, Any]) -> Iterator[str]:
+    """The last stable offset of each log that nothing was appended to since its load."""
+    logs = _logs(forecast)
+    for name, offsets in partitions.items():
+        if name not in logs or not isinstance(offsets, list) or offsets[1] != logs[name].log_end:
+            continue
+        if _bounded(offsets)[2] != logs[name].last_stable:
+            yield f"last stable offset of {name}: {logs[name].last_stable} instead of {offsets[2]}"
+
+
+def file_differences(
+    forecast: BrokerForecast, truth: dict[str, Any], data: Path, ends: tuple[str, ...] = _KEPT
+) -> list[str]:
+    """Return how the files that go differ, of a start after which nothing is deleted by retention or cleaned.
+
+    Args:
+        forecast: of a copy.
+        truth: what the start did.
+        data: the copy, whose path the effects have.
+        ends: how the names of the files end that are compared.
+    """
+    if forecast.outcome != "starts" or truth["outcome"] != "started":
+        return []
+    files = truth["files"]
+    gone = {name for name, kind in files.items() if kind == "removed" and _is_of_a_log(name, ends)}
+    stays = {Path(each.folder) for each in forecast.partitions if each.fate != "stray" and each.folder}
+    named = {
+        path.relative_to(data).as_posix()
+        for path in (Path(effect.path or "") for _, effect in forecast.all_effects() if _removes(effect))
+        if path.parent in stays and _is_of_a_log(path.as_posix(), ends)
+    }
+    return [
+        f"{name} {'stays' if name in named else 'goes'}, and the forecast does not say so"
+        for name in sorted(named ^ gone)
+    ]
+
+
+def _removes(effect: Effect) -> bool:
+    # A segment after the one that is cut goes; the cut one stays.
+    return effect.kind in _REMOVALS or (effect.kind == "truncated" and "is deleted" in effect.detail)
+
+
+def _is_of_a_log(name: str, ends: tuple[str, ...]) -> bool:
+    # The metadata log is cleaned with each start, and what is in a deleted folder goes with it.
+    return name.endswith(ends) and "__cluster_metadata-0/" not in name and "-delete/" not in name
+
+
+def _cut(forecast: BrokerForecast, files: dict[str, str], data: Path) -> Iterator[str]:
+    """Logs that became shorter."""
+    cut = [effect.path or "" for _, effect in forecast.all_effects() if effect.kind == "truncated"]
+    named = {Path(path).relative_to(data).as_posix() for path in cut if path}
+    replaced = _replaced(files)
+    for name, kind in files.items():
+        if _is_shorter(name, kind) and name not in named and Path(name).parent.name not in replaced:
+            yield f"{name}: {kind}, and the forecast does not say so"
+
+
+def _is_shorter(file: str, kind: str) -> bool:
+    """Return whether a change of a file is that of a log that became shorter."""
+    sizes = [int(size) for size in kind.removesuffix(" bytes").split(" -> ")] if " -> " in kind else []
+    return file.endswith(".log") and len(sizes) == 2 and sizes[1] < sizes[0]
