@@ -40,7 +40,12 @@ class Boundary:
 
         A cleaner stops at the last stable offset, so they ended before it came, and it may have removed their markers:
         their data is not in the log. Rule: ``LogCleanerManager.cleanableOffsets``, ``Cleaner.buildOffsetMap``.
+
+        A snapshot from that offset or after it has what was open then: retention moves the checkpoint of the cleaner to
+        the log start, past open transactions.
         """
+        if self.offset >= cleaned_to:
+            return self
         return replace(self, producers=self.producers.without_transactions_before(cleaned_to))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import kforensics
 from kforensics.analyses.forecast import known_release
 from kforensics.forensics.forecast.effects import HOUSEKEEPING
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast, forecast_start
@@ -84,6 +85,18 @@ def test_snapshots_after_the_segment_from_which_a_recovery_begins_are_deleted(ba
     case = cases_of(base.state)[0]
     forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
     assert file_differences(forecast, _truth(base)[case.name], tmp_path / "copy") == []
+
+
+@pytest.mark.parametrize("cleaned_to", [0, 14])
+def test_open_transaction_before_the_log_start_holds_the_last_stable_offset(cleaned_to: int, tmp_path: Path) -> None:
+    """In ``lso`` as in the broker, also if retention has moved the checkpoint of the cleaner to the log start."""
+    base = BASES[0]
+    unpack(base, tmp_path)
+    case = next(case for case in cases_of(base.state) if case.name == "transaction-before-log-start-unclean")
+    case.doctor(tmp_path / "data")
+    (tmp_path / "data" / "cleaner-offset-checkpoint").write_text(f"0\n1\nopen 0 {cleaned_to}\n", encoding="utf-8")
+    stable = kforensics.lso([str(tmp_path / "data" / "open-0")]).column("last_stable_offset").to_pylist()
+    assert stable == [_truth(base)[case.name]["partitions"]["open-0"][2]]
 
 
 def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Path) -> None:
