@@ -286,9 +286,13 @@ class _Start:
                 partition.fate = NOT_KNOWN
             if partition.fate == STRAY and folder.name.state == "live":
                 partition.effects.append(self._stray_effect(partition, folder))
+            if folder.name.state == "stray":
+                # The recovery point is that of the partition in service.
+                partition.effects = [effect for effect in partition.effects if effect.kind != "short-log"]
             if partition.fate == GONE:
+                # Its log is not recovered, and the checkpoints are about the partition that replaced it.
                 detail = "the folder is deleted a minute after the start"
-                partition.effects.append(Effect("deleted", detail, silent=True, path=folder.path))
+                partition.loaded, partition.effects = None, [Effect("deleted", detail, silent=True, path=folder.path)]
             if partition.fate == SERVED and folder.name.state == "future":
                 self._promote(partition, folder)
             forecast.partitions.append(partition)

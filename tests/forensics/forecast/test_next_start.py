@@ -79,6 +79,26 @@ def test_healthy_directory_starts_and_nothing_is_changed(base: Base, tmp_path: P
     assert [effect for _, effect in forecast.all_effects() if effect.kind != HOUSEKEEPING] == []
 
 
+@pytest.mark.parametrize("state", ["deleted", "stray"])
+def test_recovery_point_of_the_partition_in_service_is_not_that_of_a_folder_beside_it(
+    state: str, tmp_path: Path
+) -> None:
+    """A folder of an older topic with the same name, whose log is shorter, is no loss."""
+    base = BASES[0]
+    unpack(base, tmp_path / "base")
+    case = next(case for case in cases_of(base.state) if case.name == f"{state}-folder-of-shorter-log")
+    forecast = _forecast(base, case, tmp_path / "base" / "data", tmp_path / "copy")
+    expected = {"deleted": ["deleted"], "stray": []}[state]
+    assert [effect.kind for _, effect in forecast.all_effects() if effect.kind != HOUSEKEEPING] == expected
+    # The broker does not compute where a log ends that it will delete.
+    loaded = [
+        each.loaded is not None
+        for each in forecast.partitions
+        if (each.folder or "").endswith({"deleted": "-delete", "stray": "-stray"}[state])
+    ]
+    assert loaded == [state == "stray"]
+
+
 @pytest.mark.parametrize("base", [base for base in RECORDED if base.state == "killed"], ids=lambda base: base.name)
 def test_snapshots_after_the_segment_from_which_a_recovery_begins_are_deleted(base: Base, tmp_path: Path) -> None:
     unpack(base, tmp_path / "base")
