@@ -7,6 +7,8 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.pedigree import write_pedigree
 from lab.progress import say
+from lab.random_cluster.copies import Counts
+from lab.random_cluster.plan import make_plan
 from lab.random_cluster.run import play
 from lab.scenario import Scenario
 from lab.scenarios import ALL, by_name
@@ -37,6 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
     clusters.add_argument("--upgrade", metavar="RELEASE", help="release that the first rolling restart brings")
+    clusters.add_argument("--hot", type=int, default=2, metavar="N", help="how many copies of the brokers at work")
+    clusters.add_argument("--killed", type=int, default=0, metavar="N", help="copies of a broker killed meanwhile")
     clusters.set_defaults(run=_random)
     return parser
 
@@ -49,7 +53,8 @@ def _samples(options: argparse.Namespace) -> None:
 
 def _random(options: argparse.Namespace) -> None:
     folder = options.folder.absolute()
-    play(folder, options.kafka, options.brokers, options.seed, options.seconds, upgrade=options.upgrade)
+    plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
+    play(folder, plan, Counts(options.hot, options.killed))
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ _START_SECONDS, _SETTLE_SECONDS, _STOP_SECONDS = 75, 8, 25
 _JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 _STARTED = re.compile(r"Kafka Server started")
 _LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ |\d+ )?\[([^\]]*)\] (WARN|ERROR) (.*)")
+# Folder, log start and log end; the message ends differently before 3.7.
+LOADED = re.compile(
+    r"Completed load of \w*Log\(dir=(?:\S*/)?([^/,]+),.*? logStartOffset=(-?\d+), logEndOffset=(-?\d+)\)"
+)
 _EXCEPTION = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error)\b)(?::\s*(.*))?")
 _FATAL = re.compile(r"Encountered fatal fault|Exiting Kafka|[Ff]atal error during|Shutdown broker because|Halting")
 _CHANGING = re.compile(r"[0-9a-f]{32}|\d{10,}|:\d{4,5}\b|0x[0-9a-f]+|\d+ ?ms\b|[0-9A-Za-z_-]{22}(?![\w-])")
@@ -34,13 +39,20 @@ class Slot:
     folder: Path
     _node: Node | None = None
 
-    def node(self, base: Base) -> Node:
-        """The broker of the next start."""
-        made = Node(1, base.release, self.folder, {}, base.log_dirs)
+    def node(self, base: Base, node_id: int = 1, config: Mapping[str, str] | None = None) -> Node:
+        """The broker of the next start, the only one of its cluster.
+
+        Args:
+            base: release and log directories.
+            node_id: its id.
+            config: settings beyond the lab's own; by default those of the bases.
+        """
+        made = Node(node_id, base.release, self.folder, {}, base.log_dirs)
         if self._node is not None:
             give_back(made.port, made.controller_port)
             made.port, made.controller_port = self._node.port, self._node.controller_port
-        made.config = kraft_config(made, [made]) | CONFIG | RETENTION[base.release[0]]
+        settings = CONFIG | RETENTION[base.release[0]] if config is None else dict(config)
+        made.config = kraft_config(made, [made]) | settings
         self._node = made
         return made
 
@@ -57,7 +69,9 @@ def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     return run(slot.node(base), base, data, undoctored)
 
 
-def run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[str, Any]:
+def run(
+    node: Node, base: Base, data: Path, undoctored: dict[str, str], settle_seconds: float = _SETTLE_SECONDS
+) -> dict[str, Any]:
     """Start a broker on a log directory, stop it, and return what came of it.
 
     Args:
@@ -65,8 +79,10 @@ def run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[
         base: release and log directories.
         data: the folder of its log directories.
         undoctored: the files that were there before the change, whose partitions are asked for, too.
+        settle_seconds: how long to wait for partitions that are not served.
     """
     before = _listing(data)
+    places = _partitions({**undoctored, **before})
     node.write_config()
     command = ["nice", "-n", "10", tool("java"), *_JVM, *node.logging(), "-cp", f"{broker_jars(base.release)}/*"]
     with node.log.open("wb") as output:
@@ -76,7 +92,7 @@ def run(node: Node, base: Base, data: Path, undoctored: dict[str, str]) -> dict[
         )  # fmt: skip
     try:
         outcome = _wait(process, node.log)
-        answer = _settled(node, _partitions({**undoctored, **before})) if outcome == "started" else {}
+        answer = _settled(node, places, settle_seconds) if outcome == "started" else {}
         during = _listing(data)
         if outcome == "started" and process.poll() is not None:
             outcome = "ended"
@@ -105,9 +121,9 @@ def _wait(process: subprocess.Popen[bytes], log: Path) -> str:
     return "hung"
 
 
-def _settled(node: Node, partitions: list[tuple[str, int]]) -> dict[str, Any]:
+def _settled(node: Node, partitions: list[tuple[str, int]], seconds: float) -> dict[str, Any]:
     """The offsets of the partitions, once all are served or enough time has passed."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             ends = list_offsets(node.port, partitions, LATEST, committed=False)

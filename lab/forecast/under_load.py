@@ -6,7 +6,6 @@ after SIGKILL. The first of each kind are kept as samples; the forecast is compa
 
 import argparse
 import json
-import re
 import shutil
 import sys
 import zipfile
@@ -22,7 +21,7 @@ from lab.broker import Node, make_cluster, running
 from lab.driver import Driver, driving, records
 from lab.errors import LabError
 from lab.forecast.bases import CONFIG, DATA, Base
-from lab.forecast.start import Slot, run
+from lab.forecast.start import LOADED, Slot, run
 from lab.progress import say
 from lab.scenario import workspace, write_json
 from lab.scenarios.steps import open_producer, small_segments, transaction
@@ -43,10 +42,6 @@ _OFTEN = {
 # A producer gives up soon after its broker was killed.
 _SHORT = {"max_block_ms": "4000", "delivery_timeout_ms": "2500", "request_timeout_ms": "2000", "linger_ms": "200"}
 _LONG = {"transaction_timeout_ms": "2147483647", **_SHORT}
-_LOADED = re.compile(
-    r"Completed load of \w*Log\(dir=(?:\S*/)?([^/,]+),.* with \d+ segments, local-log-start-offset (\d+) and"
-    r" log-end-offset (\d+)"
-)
 _DATE = (2026, 11, 23, 0, 0, 0)
 
 
@@ -196,7 +191,7 @@ def _started(base: Base, copy: Path, slots: "SimpleQueue[Slot]") -> dict[str, An
         shutil.copytree(copy, data)
         node = slot.node(base)
         result = run(node, base, data, {})
-        loaded = _LOADED.findall(node.log.read_text(errors="replace"))
+        loaded = LOADED.findall(node.log.read_text(errors="replace"))
         # What the loads left, before the coordinators go on with their transactions.
         result["loaded"] = {folder: [int(start), int(end)] for folder, start, end in loaded}
         return result

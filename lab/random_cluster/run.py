@@ -1,9 +1,7 @@
 """Play one plan: brokers up, load and faults, copies, the truth, stop, and the last copy."""
 
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,9 +15,10 @@ from lab.errors import DriverError, LabError
 from lab.jars import broker_jars
 from lab.legacy import zookeeper, zookeeper_node
 from lab.progress import say
+from lab.random_cluster.copies import Copies, Counts, copy
 from lab.random_cluster.faults import Faults
 from lab.random_cluster.load import Load, Log, create
-from lab.random_cluster.plan import Plan, make_plan
+from lab.random_cluster.plan import Plan
 from lab.scenario import write_json
 from lab.scenarios.hanging_tool import find_hanging
 from lab.truth import take_truth
@@ -30,16 +29,13 @@ _SESSION = {"zookeeper.session.timeout.ms": "6000"}
 _SETTLE_SECONDS = 19
 
 
-def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int, *, upgrade: str | None = None) -> None:
+def play(folder: Path, plan: Plan, counts: Counts) -> None:
     """Write ``run/`` (the brokers), ``copies/``, ``events.log``, ``plan.json`` and ``truth.json`` into a folder.
 
     Args:
         folder: a folder that does not exist yet.
-        kafka: release of the brokers.
-        brokers: one or three.
-        seed: decides settings and choices.
-        seconds: how long the load lasts.
-        upgrade: release to which the first rolling restart takes the brokers.
+        plan: the cluster.
+        counts: how many copies to take under load.
 
     Raises:
         LabError: the folder exists, or the brokers did not start.
@@ -47,7 +43,6 @@ def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int, *, upg
     if folder.exists():
         raise LabError(f"{folder} exists already: name a new folder.")
     (folder / "copies").mkdir(parents=True)
-    plan = make_plan(kafka, brokers, seed, seconds, upgrade)
     log = Log(folder / "events.log")
     write_json(folder / "plan.json", asdict(plan))
     with _brokers(plan, folder / "run") as cluster, ExitStack() as clients:
@@ -57,13 +52,17 @@ def play(folder: Path, kafka: str, brokers: int, seed: int, seconds: int, *, upg
         ]
         for topic in plan.topics:
             create(drivers[0], topic, log)
-        _under_load(plan, cluster, drivers, log, folder / "copies")
+        faults = Faults(plan, cluster, drivers[-1], log)
+        copies = Copies(cluster, folder / "copies", counts, log, faults.start)
+        with _load(plan, drivers[:-1], log):
+            _provoke(plan, faults, copies)
+            _kill_all(plan, cluster, log, folder / "copies" / "killed")
         say("taking the truth")
         time.sleep(_SETTLE_SECONDS)
         write_json(folder / "truth.json", _truth(plan, cluster, drivers[0], log))
         log.note("FAULT stop all brokers in order")
         cluster.stop()
-        copy(cluster, folder / "copies" / "cold", log)
+        copy(cluster.nodes, folder / "copies" / "cold", log)
 
 
 @contextmanager
@@ -83,26 +82,26 @@ def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
             yield cluster
 
 
-def _under_load(plan: Plan, cluster: Cluster, drivers: list[Driver], log: Log, copies: Path) -> None:
-    faults = Faults(plan, cluster, drivers[-1], log)
-    chance = Random(plan.seed)
-    with _load(plan, drivers[:-1], log):
-        deadline, hot = time.monotonic() + plan.seconds, 0
-        while time.monotonic() < deadline:
-            time.sleep(chance.uniform(3, 8))
-            faults.one()
-            if hot < 2 and time.monotonic() > deadline - plan.seconds * (0.7 - 0.4 * hot):
-                hot += 1
-                copy(cluster, copies / f"hot-{hot}", log, pause=lambda: time.sleep(chance.choice((0, 0, 0.01, 0.03))))
-        time.sleep(2)
-        log.note("FAULT kill -9 all brokers")
-        cluster.kill()
-        copy(cluster, copies / "killed", log)
-        if not plan.kraft:
-            time.sleep(8)
-        log.note("FAULT start all brokers")
-        cluster.start()
+def _provoke(plan: Plan, faults: Faults, copies: Copies) -> None:
+    chance, begun = Random(plan.seed), time.monotonic()
+    while (share := (time.monotonic() - begun) / plan.seconds) < 1:
+        time.sleep(chance.uniform(3, 8))
+        faults.one()
+        copies.take(share)
+    # Some faults take long.
+    copies.take(1)
+
+
+def _kill_all(plan: Plan, cluster: Cluster, log: Log, target: Path) -> None:
+    time.sleep(2)
+    log.note("FAULT kill -9 all brokers")
+    cluster.kill()
+    copy(cluster.nodes, target, log)
+    if not plan.kraft:
         time.sleep(8)
+    log.note("FAULT start all brokers")
+    cluster.start()
+    time.sleep(8)
 
 
 @contextmanager
@@ -118,20 +117,6 @@ def _load(plan: Plan, drivers: list[Driver], log: Log) -> Iterator[None]:
         stop.set()
         for thread in threads:
             thread.join()
-
-
-def copy(cluster: Cluster, target: Path, log: Log, pause: Callable[[], Any] = lambda: None) -> None:
-    """Copy the log directories file by file; what vanishes meanwhile is left out, as ``rsync`` would."""
-    log.note(f"COPY {target.name} begins")
-    for node in cluster.nodes:
-        for folder, _, names in os.walk(node.data):
-            place = target / node.data.name / Path(folder).relative_to(node.data)
-            place.mkdir(parents=True, exist_ok=True)
-            for name in names:
-                with suppress(FileNotFoundError):
-                    shutil.copy2(Path(folder) / name, place / name)
-                pause()
-        log.note(f"COPY {target.name} has broker {node.node_id}")
 
 
 def _truth(plan: Plan, cluster: Cluster, driver: Driver, log: Log) -> dict[str, Any]:
