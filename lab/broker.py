@@ -89,15 +89,17 @@ def _is_free(port: int) -> bool:
 
 @dataclass(slots=True)
 class JavaProcess:
-    """A Java program with its output in a file."""
+    """A Java program with its output in a file; classes of the lab's own, if any, come before the jars."""
 
     jars: Path
     log: Path
     process: subprocess.Popen[bytes] | None = None
+    classes: Path | None = None
 
     def start(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> None:
         """Start the program; a second call restarts it and appends to its log."""
-        command = [tool("java"), *_JVM, *jvm, "-cp", f"{self.jars}/*", main, *arguments]
+        path = f"{self.jars}/*" if self.classes is None else f"{self.classes}:{self.jars}/*"
+        command = [tool("java"), *_JVM, *jvm, "-cp", path, main, *arguments]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.log.parent

@@ -147,7 +147,7 @@ def client_jars() -> Path:
 def _java_command(bootstrap: str, early: bool) -> list[str]:
     jars = _early_jars() if early else client_jars()
     classes = CLASSES / (EARLY_CLIENT_VERSION if early else CLIENT_VERSION)
-    _compile(jars, classes, _early_sources() if early else sorted(_SOURCES.glob("*.java")))
+    compile_java(jars, classes, _early_sources() if early else sorted(_SOURCES.glob("*.java")))
     return [tool("java"), *_JVM, "-cp", f"{classes}:{jars}/*", "lab.Driver", bootstrap]
 
 
@@ -164,16 +164,21 @@ def _early_sources() -> list[Path]:
     return [*shared, *sorted((SOURCES / "java_early" / "lab").glob("*.java"))]
 
 
-def _compile(jars: Path, classes: Path, sources: list[Path]) -> None:
+def compile_java(jars: Path, classes: Path, sources: Sequence[Path]) -> None:
+    """Compile sources into a folder, unless that is newer than they are.
+
+    Raises:
+        LabError: they do not compile.
+    """
     done = classes / ".complete"
     if done.exists() and done.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return
-    say("compiling the Java driver")
+    say(f"compiling {', '.join(source.stem for source in sources)}")
     classes.mkdir(parents=True, exist_ok=True)
     command = [tool("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode != 0:
-        raise LabError(f"The Java driver does not compile:\n{outcome.stderr[-4000:]}")
+        raise LabError(f"The Java sources do not compile:\n{outcome.stderr[-4000:]}")
     done.touch()
 
 

@@ -17,23 +17,25 @@ _WITHOUT_RECORDS = ("__", "blocks-")
 _Answer = TypeVar("_Answer")
 
 
-def take_truth(driver: Driver, kafka: str, *, records: bool = True) -> dict[str, Any]:
+def take_truth(driver: Driver, kafka: str, *, records: bool = True, described: bool = False) -> dict[str, Any]:
     """Ask the broker for everything that a reader of its files has to find out again.
 
     Args:
         driver: clients connected to the broker.
         kafka: version of the broker.
         records: whether to read the records of topics that are not internal.
+        described: whether to describe the groups, too: state, assignor and members.
     """
     wait_for_markers(driver)
     topics: dict[str, Any] = driver.ask("list_topics")
-    return {
+    truth: dict[str, Any] = {
         "kafka": kafka,
         "taken": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "topics": {name: _topic(driver, name, topic, records=records) for name, topic in topics.items()},
         "transactions": _transactions(driver),
         "groups": _groups(driver),
     }
+    return truth | ({"described": _described(driver, truth["groups"])} if described else {})
 
 
 def wait_for_markers(driver: Driver) -> None:
@@ -80,6 +82,12 @@ def _groups(driver: Driver) -> dict[str, Any]:
         group: {"type": kind, "offsets": _known(partial(driver.ask, "group_offsets", group=group))}
         for group, kind in groups.items()
     }
+
+
+def _described(driver: Driver, groups: dict[str, Any]) -> dict[str, Any]:
+    """State, type, assignor and members of each group that is no share group."""
+    names = (name for name, group in groups.items() if group["type"] != "Share")
+    return {name: driver.ask("describe_group", group=name) for name in names}
 
 
 def _known(question: Callable[[], _Answer]) -> _Answer | None:

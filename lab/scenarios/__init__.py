@@ -25,6 +25,7 @@ _MODULES = (
     "unclean_election",
     "groups",
     "group_resets",
+    "exactly_once_clients",
     "mirror",
     "coordinators",
     "cluster_metadata",

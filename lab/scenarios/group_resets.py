@@ -25,10 +25,8 @@ def build(scenario: Scenario) -> None:
     with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
         stage = Stage(scenario, cluster, driver)
         described = _play(stage)
-        truth = take_truth(driver, scenario.kafka, records=False)
-        groups = {name: driver.ask("describe_group", group=name) for name, about in truth["groups"].items()
-                  if about["type"] != "Share"}  # fmt: skip
-        truth |= {"described": groups, "described_before": described}
+        truth = take_truth(driver, scenario.kafka, records=False, described=True)
+        truth |= {"described_before": described}
         cluster.stop()
     keep(scenario, f"../tests/data/group-resets/{scenario.kafka}", cluster, driver.journal, truth)
 

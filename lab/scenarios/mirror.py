@@ -4,12 +4,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from lab.broker import Cluster, JavaProcess, make_cluster, running
-from lab.driver import CLIENT_VERSION, Driver, driving, records
+from lab.components import mirror_jars
+from lab.driver import Driver, driving, records
 from lab.errors import DriverError, LabError
-from lab.jars import Artifact, fetch
 from lab.scenario import Scenario, keep, workspace
 from lab.scenarios.steps import open_producer, transaction
 from lab.truth import take_truth
@@ -138,14 +137,9 @@ def _mirroring(source: Cluster, target: Cluster, topics: str, flush_ms: int) -> 
     }
     properties = folder / f"mirror-maker-{flush_ms}.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-    maker = JavaProcess(_jars(), folder / f"mirror-maker-{flush_ms}.out")
+    maker = JavaProcess(mirror_jars(), folder / f"mirror-maker-{flush_ms}.out")
     maker.start("org.apache.kafka.connect.mirror.MirrorMaker", str(properties))
     return maker
-
-
-def _jars() -> Path:
-    coordinates = (f"org.apache.kafka:connect-{part}:{CLIENT_VERSION}" for part in ("mirror", "runtime"))
-    return fetch(f"mirror-{CLIENT_VERSION}", [Artifact(each) for each in coordinates])
 
 
 def _wait(reader: Driver, topic: str, end: int) -> None:

@@ -3,6 +3,7 @@ package lab;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -11,16 +12,21 @@ import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ClassicGroupDescription;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.StreamsGroupDescription;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
@@ -125,15 +131,48 @@ final class TruthOperations {
         return types;
     }
 
+    /** State, type, assignor and members of a group of any type but share. */
     private Object describeGroup(JsonNode request) throws Exception {
         String group = Requests.text(request, "group");
+        GroupListing listed = admin().listGroups().all().get().stream()
+            .filter(each -> each.groupId().equals(group)).findFirst().orElseThrow();
+        if (listed.type().filter(GroupType.STREAMS::equals).isPresent()) {
+            return describeStreamsGroup(group);
+        }
+        // Groups of Kafka Connect are classic groups of another protocol, which are no consumer groups.
+        return List.of("", "consumer").contains(listed.protocol()) ? describeConsumerGroup(group) : describeClassicGroup(group);
+    }
+
+    private Object describeConsumerGroup(String group) throws Exception {
         ConsumerGroupDescription description = admin().describeConsumerGroups(List.of(group)).describedGroups().get(group).get();
-        Map<String, Object> described = new LinkedHashMap<>();
-        described.put("state", description.groupState().toString());
-        described.put("type", description.type().toString());
-        described.put("assignor", description.partitionAssignor());
+        return described(description.groupState(), description.type().toString(), description.partitionAssignor(), description.members());
+    }
+
+    private Object describeClassicGroup(String group) throws Exception {
+        ClassicGroupDescription description = admin().describeClassicGroups(List.of(group)).describedGroups().get(group).get();
+        Map<String, Object> described = described(
+            description.state(), GroupType.CLASSIC.toString(), description.protocolData(), description.members());
+        described.put("protocol", description.protocol());
+        return described;
+    }
+
+    private Object describeStreamsGroup(String group) throws Exception {
+        StreamsGroupDescription description = admin().describeStreamsGroups(List.of(group)).describedGroups().get(group).get();
+        Map<String, Object> described = described(description.groupState(), GroupType.STREAMS.toString(), null, List.of());
         Map<String, Object> members = new TreeMap<>();
-        description.members().forEach(member -> members.put(member.consumerId(), Map.of(
+        description.members().forEach(member -> members.put(member.memberId(), Map.of("client_id", member.clientId())));
+        described.put("members", members);
+        return described;
+    }
+
+    private static Map<String, Object> described(
+            Object state, String type, String assignor, Collection<MemberDescription> descriptions) {
+        Map<String, Object> described = new LinkedHashMap<>();
+        described.put("state", state.toString());
+        described.put("type", type);
+        described.put("assignor", assignor);
+        Map<String, Object> members = new TreeMap<>();
+        descriptions.forEach(member -> members.put(member.consumerId(), Map.of(
             "client_id", member.clientId(),
             "partitions", member.assignment().topicPartitions().stream().map(TopicPartition::toString).sorted().toList())));
         described.put("members", members);
