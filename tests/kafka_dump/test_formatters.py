@@ -66,7 +66,7 @@ def test_every_record_of_every_sample_is_printed_as_kafka_prints_it(style: str, 
         found = [[record["offset"], *_printed(text_of, record)] for record in _records(log)]
         assert found == [list(each) for each in expected], log
         compared += len(expected)
-    assert compared == 4154
+    assert compared == 4474
 
 
 @pytest.mark.parametrize("style", FORMATTER_STYLES)

@@ -21,6 +21,7 @@ from tests.forensics.forge import Segments, forge
 from tests.forensics.partition_states import SAMPLES, state_under
 
 __all__ = [
+    "BACKDATED",
     "DAY",
     "FORGOTTEN",
     "LATER",
@@ -42,6 +43,11 @@ COLLECTORS = (producer_epochs.COLLECTOR, marker_batches.COLLECTOR)
 EXAMINED: dict[str, PartitionState] = {}
 # Its broker lost its snapshots while it was stopped, and no longer knows the open transaction.
 FORGOTTEN = "state-lost-after-stop/broker-1/open-0"
+# Open transactions of Kafka Streams and MirrorMaker, whose records have the timestamps of what these read: orders of
+# the day before. No newer marker lies before them, so only the coordinator shows that they are young.
+BACKDATED = {
+    f"exactly-once-clients/broker-1/{name}" for name in ("alerts-words-repartition-0", "shop.orders-0", "shop.orders-1")
+}
 
 
 def forged_state(

@@ -14,6 +14,7 @@ from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
+    BACKDATED,
     DAY,
     FORGOTTEN,
     LATER,
@@ -61,7 +62,8 @@ def test_samples_have_the_open_transactions_their_broker_named(partition: Partit
 @each_sample()
 def test_no_sample_was_late_when_it_was_taken(partition: Partition) -> None:
     codes = set(codes_of(list(open_transactions.findings(sample_state(partition)))))
-    assert codes <= {"txn-open-at-end", "txn-head-deleted"}
+    assert codes <= {"txn-open-at-end", "txn-head-deleted", "txn-late"}
+    assert ("txn-late" in codes) is (sample_id(partition) in BACKDATED)
 
 
 @each_sample()
