@@ -233,6 +233,9 @@ def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, Incid
 def _times(finding: Finding, result: PartitionResult, as_of_ms: int) -> Iterator[int]:
     """Yield the times that a finding states: when what it reports began, or the last sign of it before."""
     evidence = finding.evidence
+    if isinstance(evidence.get("began_ms"), int):  # its coordinator knows better than the timestamps of records
+        yield evidence["began_ms"]
+        return
     for name in ("elected_at", "leaderless_from", "aborted_ms"):
         if isinstance(evidence.get(name), int):
             yield evidence[name]

@@ -3,7 +3,8 @@
 A name is no proof: whoever may write to a cluster may take any name. Rules, by component:
 
 - Kafka Streams, ``StreamsProducer``: ``<application.id>-<process uuid>-<thread>`` with exactly_once_v2, before that
-  ``<application.id>-<subtopology>_<partition>``; the group is the application. Its assignor is ``stream``.
+  ``<application.id>-<subtopology>_<partition>``; the group is the application. Its assignor is ``stream``. The uuid is
+  kept in the state directory if a store is on disk, and otherwise new at each start (``StateDirectory``).
 - Kafka Connect, ``DistributedConfig``, ``Worker`` and ``SinkUtils``: ``connect-cluster-<group.id>`` for the leader of
   the workers, ``<group.id>-<connector>-<task>`` for a task of an exactly-once source connector, the group
   ``connect-<connector>`` for a sink connector, whose clients are ``connector-consumer-<connector>-<task>``.
@@ -65,7 +66,8 @@ class IdNaming(IntEnum):
 
 
 OF_THREAD = (
-    "the thread initializes the id when it starts with the same state directory, which aborts it; "
+    "if the application has a store on disk, the thread initializes the id when it starts with the same state "
+    "directory, which aborts it; otherwise each start takes a new id, and only the timeout of this one ends it; "
     "its input is read again from the committed offsets of the group of the application"
 )
 OF_TASK = (

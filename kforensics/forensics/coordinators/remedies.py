@@ -104,6 +104,8 @@ class _Situation(NamedTuple):
         transactional_id: its transactional id, None if unknown.
         limit: the highest severity of a finding about it. If all is well, it is information; if no more is wrong
             than that this replica lags, a warning.
+        began: when it began by its coordinator, in ms, if its records have older timestamps: Kafka Streams and
+            MirrorMaker write with the timestamps of what they read. None otherwise.
     """
 
     remedy: str
@@ -111,6 +113,7 @@ class _Situation(NamedTuple):
     values: dict[str, str]
     transactional_id: str | None = None
     limit: Severity = Severity.CRITICAL
+    began: int | None = None
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__
@@ -138,14 +141,15 @@ class CoordinatorRemedies:
         remedy = REMEDIES[situation.remedy]
         for name, value in situation.values.items():
             remedy = remedy.replace(f"{{{name}}}", value)
-        transactional_id = situation.transactional_id
-        named = {} if transactional_id is None else {"transactional_id": transactional_id}
+        known = {"transactional_id": situation.transactional_id, "began_ms": situation.began}
+        added = {name: value for name, value in known.items() if value is not None}
         other_causes = (phrase for phrase in finding.benign if "coordinator log" not in phrase)
         return replace(
             finding,
+            message=finding.message + _correction(situation),
             severity=min(finding.severity, _limit(finding, situation)),
             cause="txn-hanging" if finding.cause and situation.remedy == "hanging" else finding.cause,
-            evidence={**finding.evidence, **named},
+            evidence={**finding.evidence, **added},
             benign=(*other_causes, f"in order according to its coordinator: {situation.phrase}"),
             remedy=f"{remedy} {ADDITIONS[finding.code.name]}".rstrip(),
         )
@@ -181,7 +185,8 @@ class CoordinatorRemedies:
             hangs = cluster.has_all_coordinators and is_late
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         if is_awaited(cluster, partition, transaction, ids)[0]:
-            return self._awaited(int(ids[0]))
+            situation = self._awaited(int(ids[0]))
+            return situation._replace(began=self._later_begin(int(ids[0]), idle_ms))
         name = cluster.coordinators.name(int(ids[0]))
         if hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
             return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
@@ -218,6 +223,12 @@ class CoordinatorRemedies:
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
 
+    def _later_begin(self, number: int, idle_ms: int) -> int | None:
+        """Return when the transaction of an id began, if that is after the timestamp of its last batch."""
+        start, rules = int(self.cluster.coordinators.ids[number]["start"]), self.cluster.rules
+        is_later = start != NO_TIME and start - rules.clock_skew_ms > rules.as_of_ms - idle_ms
+        return start if is_later else None
+
     def _copied_at(self, number: int) -> int:
         """Return when the log of the coordinator of an id was copied."""
         return int(self._coordinators_copied_at[self.cluster.coordinators.ids["coordinator"][number]])
@@ -242,9 +253,18 @@ def _limit(finding: Finding, situation: _Situation) -> Severity:
 
 def _open_at_end(finding: Finding, situation: _Situation) -> Finding:
     """Return the finding that a transaction is open, without the excuse that it is in flight if it hangs."""
+    if situation.began is not None:
+        return replace(finding, evidence={**finding.evidence, "began_ms": situation.began})
     if situation.remedy != "hanging":
         return finding
     return replace(finding, benign=(f"in flight when the files were copied: {situation.phrase}",))
+
+
+def _correction(situation: _Situation) -> str:
+    """Return the sentence that a transaction is younger than its records, whose timestamps a finding goes by."""
+    if situation.began is None:
+        return ""
+    return f" Its coordinator has it as begun at {format_time(situation.began)}: its records have older timestamps."
 
 
 def _outcome(marker: TransactionMarkerArray) -> str:

@@ -252,3 +252,21 @@ def test_only_the_timeout_of_its_own_counts(version: int, minutes: int, is_overd
         finding.code.name for result in results for finding in result.findings if finding.severity >= Severity.WARNING
     }
     assert alarms == ({"txn-late", "lso-stuck", "txnlog-ongoing-overdue"} if is_overdue else set())
+
+
+@pytest.mark.parametrize("code", ["txn-late", "lso-stuck", "txn-open-at-end"])
+def test_records_with_older_timestamps_than_their_transaction_do_not_date_it(tmp_path: Path, code: str) -> None:
+    """Kafka Streams and MirrorMaker write with the timestamps of what they read."""
+    forge(tmp_path, f"D 7 0 0-0 @0-0 T {at(-24 * HOUR)}; plain @1-1")
+    forge_coordinator(tmp_path, ONGOING)
+    finding = findings_with_remedies(tmp_path, NOW + MINUTE)[code][1]
+    assert finding.severity is Severity.INFO
+    assert finding.evidence["began_ms"] == NOW + 4
+    sentence = " Its coordinator has it as begun at 2023-11-14 22:13:20 UTC: its records have older timestamps."
+    assert finding.message.endswith(sentence) is (code != "txn-open-at-end")
+
+
+def test_records_of_their_own_time_date_their_transaction(tmp_path: Path) -> None:
+    _, finding = stuck(tmp_path, ONGOING)
+    assert "began_ms" not in finding.evidence
+    assert "older timestamps" not in finding.message

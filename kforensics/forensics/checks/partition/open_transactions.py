@@ -48,7 +48,8 @@ CODES = by_name(
             "or the coordinator does not know this transaction."
         ),
         benign=(
-            "Data with old timestamps, for example from an import, looks old immediately. A producer of a "
+            "Data with old timestamps looks old immediately, for example from an import, or from Kafka Streams and "
+            "MirrorMaker, which write with the timestamps of what they read. A producer of a "
             "two-phase commit has no time limit; only the coordinator log shows which it is."
         ),
     ),

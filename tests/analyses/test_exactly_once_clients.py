@@ -1,0 +1,123 @@
+"""Connect, Kafka Streams, MirrorMaker 2 and Flink on a real broker: what they were, and what they did next."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import pytest
+
+import kforensics
+from tests.command import SAMPLES
+
+SAMPLE = SAMPLES / "exactly-once-clients"
+DAY, SKEW = 86_400_000, 5000
+TRUTH: dict[str, Any] = json.loads((SAMPLE / "truth.json").read_bytes())
+TAKEN = int(datetime.fromisoformat(TRUTH["taken"]).timestamp() * 1000)
+# What the broker showed of the open transactions after all components had started again, by component, and the words
+# for it: a store of Kafka Streams is on disk or in memory, a checkpoint of Flink contains a transaction or does not.
+WORDS = {
+    ("Flink", "committed"): "commits it with this producer id and epoch if the checkpoint contains them",
+    ("Flink", "aborted"): "otherwise aborts it by initializing the id",
+    ("Kafka Connect", "aborted"): "initializes the id, which aborts it",
+    ("Kafka Streams", "aborted"): "initializes the id",
+    ("Kafka Streams", "open"): "otherwise each start takes a new id, and only the timeout of this one ends it",
+    ("MirrorMaker 2", "aborted"): "initializes the id, which aborts it",
+}
+COMPONENTS = {
+    "alerts": ("Kafka Streams", "application alerts", "records"),
+    "billing": ("Kafka Streams", "application billing", "records"),
+    "connect-archive": ("Kafka Connect", "sink connector archive", "records"),
+    "etl": ("Kafka Connect", "workers of group etl", "records"),
+    "shop-mm2": ("MirrorMaker 2", "workers of group shop-mm2", "name"),
+    "stock": ("Kafka Streams", "application stock", "records"),
+}
+
+
+@cache
+def _ids() -> dict[str, dict[str, Any]]:
+    rows = kforensics.ids(SAMPLE, as_of=TAKEN).to_pylist()
+    return {row["transactional_id"]: row for row in rows}
+
+
+def test_every_id_is_recognized() -> None:
+    """Streams of either guarantee, the leaders and tasks of Connect and MirrorMaker, and Flink's subtasks."""
+    prefixes = {"alerts": 6, "billing": 2, "clicks": 16, "connect": 2, "etl": 1, "shop": 1, "stock": 2}
+    named = {prefix: [name for name in _ids() if name.startswith(f"{prefix}-")] for prefix in prefixes}
+    assert {prefix: len(names) for prefix, names in named.items()} == prefixes
+    assert sum(prefixes.values()) == len(_ids())
+    assert {(name.split("-")[0], row["component"]) for name, row in _ids().items()} == {
+        *((name, "Kafka Streams") for name in ("alerts", "billing", "stock")),
+        *((name, "Kafka Connect") for name in ("connect", "etl")),
+        *((name, "MirrorMaker 2") for name in ("connect", "shop")),
+        ("clicks", "Flink"),
+    }
+
+
+def test_what_a_component_does_next_is_what_it_did() -> None:
+    """By what consumers of committed records saw after the broker and all components were started again."""
+    opened = {name for name, row in _ids().items() if row["state"] == "Ongoing"}
+    assert opened == TRUTH["next"].keys()
+    seen = set()
+    for name, places in TRUTH["next"].items():
+        row = _ids()[name]
+        assert set(places) == set(row["partitions"].split(",")), name
+        (outcome,) = set(places.values())
+        assert WORDS[row["component"], outcome] in row["component_next"], name
+        seen.add((row["component"], outcome))
+    assert seen == WORDS.keys()
+
+
+def test_a_restored_job_commits_what_its_checkpoint_contains_and_aborts_the_rest() -> None:
+    """The number counts checkpoints: the last one was complete, and no transaction after it was part of it."""
+    outcomes: dict[int, set[str]] = {}
+    for name, places in TRUTH["next"].items():
+        if name.startswith("clicks-"):
+            outcomes.setdefault(int(name.split("-")[2]), set()).update(places.values())
+    last = max(outcomes)
+    assert outcomes == {last - 1: {"committed"}, last: {"aborted"}}
+
+
+@pytest.mark.parametrize("group", COMPONENTS)
+def test_each_group_is_as_the_live_broker_described_it(group: str) -> None:
+    """Groups of other types than consumer, too: of Connect's workers, and of the streams protocol."""
+    rows = {row["group"]: row for row in kforensics.groups(SAMPLE, as_of=TAKEN).to_pylist()}
+    assert rows.keys() == TRUTH["described"].keys() == COMPONENTS.keys()
+    row, described = rows[group], TRUTH["described"][group]
+    assert (row["state"], row["type"]) == (described["state"], described["type"].lower())
+    assert row["members"] == len(described["members"])
+    assert row["clients"] == ",".join(sorted(member["client_id"] for member in described["members"].values()))
+    assert (row["protocol"] or None) == described["assignor"]
+    component, _, source = COMPONENTS[group]
+    assert (row["component"], row["component_source"]) == (component, source)
+
+
+def test_records_with_the_timestamps_of_their_input_raise_no_alarm_and_date_no_transaction() -> None:
+    """What Kafka Streams and MirrorMaker wrote has the timestamps of orders of the day before."""
+    audit = kforensics.audit(SAMPLE, as_of=TAKEN)
+    assert {row["severity"] for row in audit.findings.to_pylist()} == {"info"}
+    late = [row for row in audit.findings.to_pylist() if row["code"] == "txn-late"]
+    assert late
+    assert all("its records have older timestamps" in row["message"] for row in late)
+    _check_beginnings(TAKEN)
+
+
+def test_a_day_later_each_transaction_is_overdue_since_its_coordinator_began_it() -> None:
+    assert len(_check_beginnings(TAKEN + DAY)) == len(TRUTH["next"])
+
+
+def _check_beginnings(as_of: int) -> list[str]:
+    """Return the ids of the transactions that do not end, whose incidents begin when the live broker says.
+
+    A client gives a record its timestamp shortly before the coordinator begins the transaction.
+    """
+    found = []
+    for row in kforensics.audit(SAMPLE, as_of=as_of).incidents.to_pylist():
+        if row["kind"] == "stuck-transaction":
+            (name,) = json.loads(row["transactional_ids"])
+            since = row["since"] if isinstance(row["since"], int) else int(row["since"].timestamp() * 1000)
+            assert 0 <= TRUTH["transactions"][name]["transaction_start_time_ms"] - since <= SKEW, name
+            found.append(name)
+    return found
