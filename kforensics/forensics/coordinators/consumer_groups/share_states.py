@@ -81,11 +81,16 @@ class SharePartition(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The number of records in each delivery state, with their offsets and their deliveries."""
+        """The number of records in each delivery state, with their offsets and deliveries, and which are stuck."""
         if self.start_offset == UNSET:
             return "nothing delivered yet"
         parts = [_described(state, [one for one in self.ranges if one.state == state]) for state in DeliveryState]
-        return "; ".join(filter(None, parts)) or "no delivered record from there on"
+        return "; ".join(filter(None, (*parts, self._stuck()))) or "no delivered record from there on"
+
+    def _stuck(self) -> str:
+        """Return which records were delivered more than once, and will be delivered again."""
+        stuck = [one for one in self.ranges if one.state == DeliveryState.AVAILABLE and one.deliveries > 1]
+        return f"stuck: offsets {_spans(stuck)}, never accepted" if stuck else ""
 
 
 def _described(state: DeliveryState, ranges: list[DeliveryRange]) -> str:
@@ -93,10 +98,14 @@ def _described(state: DeliveryState, ranges: list[DeliveryRange]) -> str:
         return ""
     total = sum(one.last - one.first + 1 for one in ranges)
     most = max(one.deliveries for one in ranges)
+    times = "once" if most == 1 else f"up to {most} times"
+    return f"{total} {state.name.lower()} (offsets {_spans(ranges)}; delivered {times})"
+
+
+def _spans(ranges: list[DeliveryRange]) -> str:
     spans = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in _joined(ranges)]
     more = f" and {len(spans) - LISTED} more ranges" if len(spans) > LISTED else ""
-    times = "once" if most == 1 else f"up to {most} times"
-    return f"{total} {state.name.lower()} (offsets {', '.join(spans[:LISTED])}{more}; delivered {times})"
+    return f"{', '.join(spans[:LISTED])}{more}"
 
 
 def _joined(ranges: list[DeliveryRange]) -> list[DeliveryRange]:

@@ -83,6 +83,17 @@ def test_updates_add_to_a_snapshot_and_another_snapshot_replaces_it(tmp_path: Pa
     assert (one.start_offset, [*one.ranges]) == (7, [(7, 7, 2, 1)])
 
 
+def test_records_that_no_delivery_completes_are_stuck(tmp_path: Path) -> None:
+    """Released once is no harm; archived ones are not delivered any more."""
+    (one,) = _found(
+        tmp_path, _record("snapshot", 0, (0, 0, 0, 1), (1, 1, 0, 2), (2, 3, 0, 4), (4, 4, 2, 3), (5, 5, 4, 5))
+    )
+    assert one.description == (
+        "4 available (offsets 0-3; delivered up to 4 times); 1 acknowledged (offsets 4; delivered up to 3 times); "
+        "1 archived (offsets 5; delivered up to 5 times); stuck: offsets 1-3, never accepted"
+    )
+
+
 def test_an_update_without_its_snapshot_is_not_the_whole_state(tmp_path: Path) -> None:
     (one,) = _found(tmp_path, _record("update", 4, (4, 4, 2, 1)))
     assert not one.is_whole
