@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from kforensics.forensics.core.formatting import format_time
 
-__all__ = ["NO_LEADER", "UNCHANGED", "Election", "unclean_phrase"]
+__all__ = ["NO_LEADER", "RECOVERED", "RECOVERING", "UNCHANGED", "Election", "unclean_phrase"]
 
 # Instead of a leader in ``PartitionChangeRecord``.
 NO_LEADER, UNCHANGED = -1, -2
+# ``LeaderRecoveryState``: after an unclean election, until the new leader has ended its recovery.
+RECOVERED, RECOVERING = 0, 1
 
 
 @dataclass(frozen=True, slots=True)

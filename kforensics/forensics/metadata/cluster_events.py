@@ -14,14 +14,9 @@ from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.cluster_tables import CLUSTER_EVENTS
-from kforensics.forensics.core.election import NO_LEADER, UNCHANGED
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.metadata.cluster_metadata import (
-    RECOVERING,
-    MetadataRecord,
-    metadata_batches,
-    metadata_records,
-)
+from kforensics.forensics.metadata.cluster_metadata import MetadataRecord, metadata_batches, metadata_records
 from kforensics.forensics.partition.log_summary import EpochRunArray
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, COMPACT
-from kforensics.forensics.core.election import NO_LEADER, UNCHANGED, Election
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -44,7 +44,7 @@ __all__ = [
 
 COLUMNAR_BYTES = 1 << 16  # larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
-RECOVERING, TOPIC_RESOURCE = 1, 2
+TOPIC_RESOURCE = 2
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 

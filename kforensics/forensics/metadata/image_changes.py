@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.core.cluster_tables import CLUSTER_CHANGES, PARTITION_HISTORY
-from kforensics.forensics.core.election import NO_LEADER
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_entities import Entity, EntityFilter, entities
 from kforensics.forensics.metadata.image_replay import ImageReplay
-from kforensics.forensics.metadata.topic_image import RECOVERING, Fields, PartitionRegistration
+from kforensics.forensics.metadata.topic_image import Fields, PartitionRegistration
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [

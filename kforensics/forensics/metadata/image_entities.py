@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.cluster_tables import CLUSTER_IMAGE
-from kforensics.forensics.core.election import NO_LEADER
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.metadata.cluster_image import BROKER, TOPIC, ClusterImage
 from kforensics.forensics.metadata.image_replay import ImageReplay
-from kforensics.forensics.metadata.topic_image import RECOVERING, Fields, PartitionRegistration, TopicImage
+from kforensics.forensics.metadata.topic_image import Fields, PartitionRegistration, TopicImage
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.messages import metadata as schemas

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from kforensics.forensics.core.election import UNCHANGED
+from kforensics.forensics.core.election import RECOVERED, UNCHANGED
 
-__all__ = ["RECOVERING", "Fields", "PartitionRegistration", "TopicImage"]
+__all__ = ["Fields", "PartitionRegistration", "TopicImage"]
 
 Fields: TypeAlias = dict[str, Any]
 Ids: TypeAlias = tuple[int, ...]
 
-RECOVERED, RECOVERING = 0, 1
 # ``DirectoryId.MIGRATING``: the directory of a replica from before metadata version 3.7.
 MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA"
 
