@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.jars import broker_jars, tool
-from lab.places import CACHE
 from lab.progress import say
 
 CLUSTER_ID = "a2ZvcmVuc2ljcy1sYWItMQ"
@@ -69,17 +69,29 @@ def give_back(*ports: int) -> None:
 
 @cache
 def _lab_number() -> int:
-    """The first number no other lab on this machine holds: a stopped broker wants its port again."""
-    CACHE.mkdir(exist_ok=True)
+    """The first number no other lab on this machine holds: a stopped broker wants its port again.
+
+    The locks are the machine's, not the checkout's: a coordinator that looks for a stopped broker of its own cluster
+    would otherwise find one of another lab at the same port, and write its markers there.
+    """
     for number in range(_LABS):
-        claim = os.open(CACHE / f"lab-{number}.lock", os.O_CREAT | os.O_RDWR, 0o644)
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(claim)
-        else:
+        if _is_claimed(number):
             return number
     raise LabError(f"There are {_LABS} labs at work already.")
+
+
+def _is_claimed(number: int) -> bool:
+    """Take the lock of a number, which the end of this process gives back; false if another lab or user has it."""
+    try:
+        claim = os.open(Path(tempfile.gettempdir(), f"kforensics-lab-{number}.lock"), os.O_CREAT | os.O_RDONLY, 0o644)
+    except PermissionError:
+        return False
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(claim)
+        return False
+    return True
 
 
 def _is_free(port: int) -> bool:
