@@ -10,12 +10,13 @@ T = TypeVar("T")
 IS_THOROUGH = bool(os.environ.get("KFORENSICS_THOROUGH"))
 
 
-def some(values: Sequence[T], every: int = 7) -> Sequence[T]:
+def some(values: Sequence[T], every: int = 7, first: int = 0) -> Sequence[T]:
     """Return one of so many values, all of them in a thorough run.
 
-    Seven is no divisor of eight: of all bits of a file, each of the eight in a byte is tried, every seven bytes.
+    Seven is no divisor of eight: of all bits of a file, each of the eight in a byte is tried, every seven bytes. Tests
+    of the same samples begin with different ones, so that each sample is tried by some of them.
     """
-    return values if IS_THOROUGH else values[::every]
+    return values if IS_THOROUGH else values[first::every]
 
 
 def share(number: int, part: int) -> int:

@@ -9,42 +9,42 @@ from kforensics.errors import InputError, UsageError
 from kforensics.forensics.forecast.elections import Candidate, candidates
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
 from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
+from kforensics.forensics.forecast.release_limits import release_numbers, rules_of
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, partitions_of
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
 
-__all__ = ["RELEASES", "forecast_brokers", "forecast_elections", "known_release"]
+__all__ = ["forecast_brokers", "forecast_elections", "known_release"]
 
-# The releases whose starts were recorded; others follow the nearest older one.
-RELEASES = ("3.9", "4.4")
 MARKS = (META, MARKER, METADATA_FOLDER, RECOVERY_POINT, HIGH_WATERMARK)
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
 
 
-def known_release(release: str | None) -> str:
-    """Return the release whose rules count, the newest by default.
+def known_release(release: str | None) -> str | None:
+    """Return the release that is started, None for that of the files.
 
     Raises:
         UsageError: it is no release of Kafka, or one before 3.9, whose starts are not forecast.
     """
     if release is None:
-        return RELEASES[-1]
+        return None
     try:
-        major, minor = map(int, release.split(".")[:2])
+        numbers = release_numbers(release)
     except ValueError:
         raise UsageError(f"--release {release!r} is not a release of Kafka, such as 4.4.0") from None
-    older = [each for each in RELEASES if tuple(map(int, each.split("."))) <= (major, minor)]
-    if not older:
-        raise UsageError(f"--release {release}: starts of releases before {RELEASES[0]} are not forecast")
-    return older[-1]
+    try:
+        rules_of(numbers)
+    except ValueError as error:
+        raise UsageError(f"--release {release}: {error}") from None
+    return release
 
 
-def forecast_brokers(paths: Sequence[str], release: str) -> Iterator[BrokerForecast]:
+def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[BrokerForecast]:
     """Yield what the next start of each broker does.
 
     Args:
         paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
-        release: the release whose rules count, of RELEASES.
+        release: the release that is started; None for the one with which each broker registered last.
 
     Raises:
         UsageError: there is no log directory.

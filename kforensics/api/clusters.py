@@ -165,7 +165,7 @@ def forecast(paths: Paths, *, release: str | None = None, elect: bool = False) -
 
     Args:
         paths: log directories, globs, or folders of log directories. Those of the same node are of one broker.
-        release: the release that will be started, such as ``"3.9.1"``; None for the newest that is known.
+        release: the release that will be started, such as ``"4.4.0"``; None for the one the broker ran last.
         elect: what each replica would cost as leader, of partitions with several replicas under the paths, instead.
 
     Raises:

@@ -29,7 +29,7 @@ def forecast(
         str | None,
         typer.Option(
             metavar="RELEASE",
-            help="The release that will be started, such as 3.9.1. Default: the newest that is known.",
+            help="The release that will be started, such as 4.4.0. Default: the one the broker ran last.",
             rich_help_panel=EXECUTION,
         ),
     ] = None,

@@ -12,19 +12,13 @@ from kforensics.forensics.metadata.cluster_image import METADATA_VERSION
 from kforensics.forensics.metadata.image_changes import Change, HistoryStep
 from kforensics.forensics.metadata.image_entities import KINDS, Entity, EntityFilter, entities
 from kforensics.forensics.metadata.image_replay import ImageReplay
+from kforensics.forensics.metadata.metadata_versions import level_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import TableColumn
 from kforensics.render.partition_text import listed_lines
 from kforensics.render.ranked_text import RankedText
 from kforensics.render.screen import Line
 
-# Names of metadata versions by level: ``MetadataVersion`` of 4.4.0, and the first three lines before it.
-RELEASES = (
-    *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1"),
-    *("3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0"),
-    *("3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
-    *("4.4-IV0", "4.4-IV1", "4.4-IV2", "4.5-IV0"),
-)
 BROKER_COLUMNS = (
     TableColumn("broker"),
     TableColumn("state", is_text=True),
@@ -174,7 +168,8 @@ def _version(replay: ImageReplay) -> str:
     level = replay.image.features.get(METADATA_VERSION)
     if level is None:
         return f"{METADATA_VERSION} unknown"
-    release = f" ({RELEASES[level - 1]})" if level <= len(RELEASES) else ""
+    name = level_name(level)
+    release = f" ({name})" if name else ""
     return f"{METADATA_VERSION} {level}{release}, kraft.version {replay.kraft_version}"
 
 

@@ -31,7 +31,8 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     node = "broker" if forecast.node_id is None else f"broker {forecast.node_id}"
     where = printable(", ".join(forecast.log_dirs))
     every = [pair for pair in forecast.all_effects() if pair[1].kind != HOUSEKEEPING]
-    yield Line(f"{node} on {where}: {_outcome(forecast, every)}", _style(forecast))
+    release = "" if forecast.release is None else f", release {'.'.join(map(str, forecast.release))}"
+    yield Line(f"{node} on {where}{release}: {_outcome(forecast, every)}", _style(forecast))
     for refusal in forecast.refusals:
         what = "a log directory goes offline" if forecast.outcome == STARTS else "it ends with"
         message = printable(f"{refusal.exception}: {refusal.message}")

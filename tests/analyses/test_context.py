@@ -153,13 +153,14 @@ class Sample:
     audited: Audited
 
 
-@pytest.fixture(scope="module", params=EVERY_SAMPLE)
+@pytest.fixture(scope="module")
 def sample(request: pytest.FixtureRequest) -> Sample:
     """Return each scenario; pytest runs the tests of one of them together."""
     investigation = an_hour_later(request.param)
     return Sample(request.param, investigation, Audited.of(investigation))
 
 
+@pytest.mark.parametrize("sample", some(EVERY_SAMPLE, 2), indirect=True)
 def test_every_command_shows_the_rows_of_an_audit(sample: Sample) -> None:
     investigation, audited_here = sample.investigation, sample.audited
     questions = (LsoQuestion(), LsoQuestion(history=True), TransactionsQuestion(), ProducersQuestion())
@@ -176,6 +177,7 @@ def test_a_pool_of_processes_shows_the_rows_of_an_audit() -> None:
         assert in_pool.rows(table) == audited_here.rows(table), table
 
 
+@pytest.mark.parametrize("sample", some(EVERY_SAMPLE, 2, 1), indirect=True)
 def test_scan_and_verify_say_and_exit_as_audit_does(sample: Sample) -> None:
     paths = "--quiet", "--as-of", taken_ms(sample.name) + HOUR_MS, SAMPLES / sample.name
     audited_here = sample.audited
@@ -198,6 +200,7 @@ def test_scan_and_verify_say_and_exit_as_audit_does(sample: Sample) -> None:
     assert run("audit", *paths).code == scanned.code
 
 
+@pytest.mark.parametrize("sample", some(EVERY_SAMPLE, 2), indirect=True)
 def test_explain_says_of_offsets_and_producers_what_an_audit_says(sample: Sample) -> None:
     investigation = sample.investigation
     shown = {name: sample.audited.rows(name) for name in ("lso", "transactions", "producers")}
@@ -282,6 +285,7 @@ def test_a_topic_is_evaluated_as_among_the_others() -> None:
         assert said == {place: rows for place, rows in expected.items() if place.topic == topic} != {}
 
 
+@pytest.mark.parametrize("sample", some(EVERY_SAMPLE, 2, 1), indirect=True)
 def test_of_a_selected_topic_the_same_is_found(sample: Sample) -> None:
     """Metadata, coordinators and checkpoints count, too, if only a topic is selected."""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, STARTS, BrokerForecast, PartitionForecast
+from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
 from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
 
 __all__ = ["FORECAST", "forecast_rows", "remedies", "severity_of_effect", "worst_severity_of"]
@@ -129,10 +130,12 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
         commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
     remedies = [step for step in dict.fromkeys(steps) if step is not None]
-    if remedies:
+    is_of_release = all(isinstance(refusal, ReleaseRefusedError) for refusal in forecast.refusals)
+    if remedies and not (is_of_release and forecast.refusals):
         sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
         copy = f"cp --archive --sparse=always {sources} /path/with/space/"
         remedies.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
+    if remedies:
         remedies.append(Remedy("Run forecast again. Start the broker only when it shows what you expect.", again))
     return remedies
 
@@ -169,6 +172,8 @@ BY_KIND = {
 
 
 def _of_refusal(refusal: LoadRefusedError) -> Remedy:
+    if isinstance(refusal, ReleaseRefusedError):
+        return Remedy(refusal.remedy, refusal.command)
     path = shlex.quote(refusal.path)
     name = refusal.path.rpartition("/")[2]
     if refusal.is_foreign:

@@ -6,6 +6,7 @@ whole checkpoint at its first fault, and takes a file of 0 bytes for one without
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kforensics.errors import InputMissingError
@@ -19,7 +20,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
-__all__ = ["LogDirectory", "PartitionFolder", "read_identity", "read_log_directory"]
+__all__ = ["LogDirectory", "PartitionFolder", "clash_of", "read_identity", "read_log_directory"]
 
 META, MARKER = "meta.properties", ".kafka_cleanshutdown"
 # The order in which a start reads them; the first fault ends it.
@@ -28,6 +29,7 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 RUNTIME = "java.lang.RuntimeException"
 NULL_POINTER = "java.lang.NullPointerException"
+ILLEGAL_STATE, FILE_SYSTEM = "java.lang.IllegalStateException", "java.nio.file.FileSystemException"
 UNNAMED = (
     "Found directory {0}/{1}, '{1}' is not in the form of topic-partition or topic-partition.uniqueId-delete (if marked"
     " for deletion)."
@@ -121,6 +123,26 @@ def read_identity(path: str) -> tuple[str | None, int] | None:
         _read_meta(directory, f"{path}/{META}")
     meta = directory.meta
     return None if meta is None or meta.node_id is None else (meta.cluster_id, meta.node_id)
+
+
+def clash_of(directories: Iterable[LogDirectory]) -> LoadRefusedError | None:
+    """Return the refusal of two live folders of the same partition, or of a future one that cannot be renamed."""
+    folders = [(directory.path, folder) for directory in directories for folder in directory.folders]
+    seen: dict[str, str] = {}
+    for _, folder in folders:
+        name = f"{folder.name.topic}-{folder.name.partition}"
+        if folder.name.state != "live":
+            continue
+        if name in seen:
+            message = f"Duplicate log directories for {name} are found in both {seen[name]} and {folder.path}."
+            return LoadRefusedError(ILLEGAL_STATE, message, folder.path)
+        seen[name] = folder.path
+    for log_dir, folder in folders:
+        beside = f"{log_dir}/{folder.name.topic}-{folder.name.partition}"
+        if folder.name.state == "future" and beside in seen.values():
+            message = f"{folder.path} -> {beside}: Directory not empty"
+            return LoadRefusedError(FILE_SYSTEM, message, folder.path, is_storage=True)
+    return None
 
 
 def _read_meta(directory: LogDirectory, path: str) -> None:

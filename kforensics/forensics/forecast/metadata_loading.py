@@ -16,7 +16,7 @@ from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.metadata.cluster_image import ClusterImage
-from kforensics.forensics.metadata.cluster_metadata import LogRecord
+from kforensics.forensics.metadata.cluster_metadata import LogRecord, log_records
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LogDir, Partition
@@ -48,16 +48,22 @@ class LoadedMetadata:
     """What a broker reads from its copy of the metadata log.
 
     Attributes:
+        folder: the folder of the log; empty if it is missing.
         image: the image of the cluster, without the records of an open metadata transaction.
         effects: what the load does to the files.
         voters: the voters of a static quorum; None if the files name none.
         lost: why metadata is lost, None if none is.
+        controllers: ids of the nodes that are controllers.
+        versions: the highest version of the records of each type, in the order in which they are first read.
     """
 
+    folder: str = ""
     image: ClusterImage = field(default_factory=ClusterImage)
     effects: list[Effect] = field(default_factory=list)
     voters: tuple[int, ...] | None = None
     lost: str | None = None
+    controllers: tuple[int, ...] = ()
+    versions: dict[str, int] = field(default_factory=dict)
 
     @property
     def directories(self) -> dict[str, int]:
@@ -68,6 +74,11 @@ class LoadedMetadata:
         """Return the registration of a partition, None if there is none."""
         topic = self.image.topics.get(topic_id or "")
         return topic.partitions.get(number) if topic else None
+
+    def see(self, record: LogRecord) -> None:
+        """Note the version of a record that the broker reads."""
+        if record.version is not None and not record.is_control:
+            self.versions[record.kind] = max(record.version, self.versions.get(record.kind, 0))
 
     def topic_name(self, topic_id: str | None) -> str | None:
         """Return the name of a topic, None if there is none with this id."""
@@ -87,7 +98,8 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         InputError: a file cannot be read.
     """
     children = {entry.name: entry for entry in folders_of(folder).children(folder)}
-    metadata = LoadedMetadata(voters=_voters(f"{folder}/quorum-state") if "quorum-state" in children else None)
+    voters = _voters(f"{folder}/quorum-state") if "quorum-state" in children else None
+    metadata = LoadedMetadata(folder, voters=voters)
     loaded = load_log(folder, 0, 0, clean=False)
     metadata.effects = [effect for effect in loaded.effects if effect.kind == "truncated"]
     newest = max(_snapshots(children), default=None)
@@ -102,12 +114,16 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         metadata.lost = _check_snapshot(snapshot)
     log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
+    for record in log_records(snapshot, 0) if snapshot is not None else ():
+        metadata.see(record)
     for record in replay.records() if loaded.log_end > start else ():
         replay.apply(record)
+        metadata.see(record)
         fault = _fault(metadata, replay, record, node_id)
         if fault is not None:
             raise LoadRefusedError(RUNTIME, fault, replay.path)
     metadata.image = replay.image
+    metadata.controllers = voters or tuple(voter["voterId"] for voter in replay.voters)
     return metadata
 
 

@@ -12,6 +12,7 @@ from kforensics.forensics.forecast.log_directory import (
     RUNTIME,
     LogDirectory,
     PartitionFolder,
+    clash_of,
     read_log_directory,
 )
 from kforensics.forensics.forecast.log_loading import load_log
@@ -25,6 +26,14 @@ from kforensics.forensics.forecast.metadata_loading import (
     load_metadata,
     why_stray,
 )
+from kforensics.forensics.forecast.release_limits import (
+    Release,
+    refused_setting,
+    release_numbers,
+    rules_of,
+    unreadable_metadata,
+)
+from kforensics.forensics.metadata.metadata_versions import registered_release
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 
@@ -33,8 +42,7 @@ __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
 STARTS, REFUSES, HANGS, NOT_KNOWN = "starts", "refuses", "hangs", "not known"
 CREATED = "created"
 WITHOUT_LEADER, OFFLINE, FUTURE = "without leader", "offline", "future"
-FILE_SYSTEM, FILE_EXISTS = "java.nio.file.FileSystemException", "java.nio.file.FileAlreadyExistsException"
-ILLEGAL_STATE = "java.lang.IllegalStateException"
+FILE_EXISTS = "java.nio.file.FileAlreadyExistsException"
 
 
 @dataclass(slots=True)
@@ -72,6 +80,7 @@ class BrokerForecast:
     Attributes:
         log_dirs: its log directories.
         node_id: its id, None if no log directory shows it.
+        release: major and minor number of the release that is started; None if it is unknown.
         outcome: ``starts``, ``refuses``, ``hangs`` or ``not known``.
         refusals: what ends the start, the first first; of a broker that starts, what takes a log directory offline.
         effects: what it does to the log directories themselves.
@@ -81,6 +90,7 @@ class BrokerForecast:
 
     log_dirs: list[str]
     node_id: int | None = None
+    release: Release | None = None
     outcome: str = STARTS
     refusals: list[LoadRefusedError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
@@ -99,18 +109,20 @@ class BrokerForecast:
         yield from sorted(every, key=lambda pair: not pair[1].silent)
 
 
-def forecast_start(paths: Sequence[str], release: str = "4.4", *, loads_logs: bool = True) -> BrokerForecast:
+def forecast_start(paths: Sequence[str], release: str | None = None, *, loads_logs: bool = True) -> BrokerForecast:
     """Return what the next start of a broker does to its log directories.
 
     Args:
         paths: all its log directories.
-        release: the release whose rules count.
+        release: the release that is started; None for the one with which the broker registered last, or the newest
+            that is known.
         loads_logs: whether to forecast the load of each log, which reads it.
 
     Raises:
         InputError: one cannot be read.
     """
-    start = _Start([read_log_directory(path) for path in paths], BrokerForecast(list(paths)), release, loads_logs)
+    forecast = BrokerForecast(list(paths), release=None if release is None else release_numbers(release))
+    start = _Start([read_log_directory(path) for path in paths], forecast, loads_logs)
     start.run()
     return start.forecast
 
@@ -119,7 +131,6 @@ def forecast_start(paths: Sequence[str], release: str = "4.4", *, loads_logs: bo
 class _Start:
     directories: list[LogDirectory]
     forecast: BrokerForecast
-    release: str
     loads_logs: bool = True
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
@@ -193,7 +204,10 @@ class _Start:
             return refused
         self.forecast.metadata = metadata
         self.forecast.effects += metadata.effects
-        return self._other_node(metadata)
+        registered = metadata.image.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
+        if self.forecast.release is None and registered is not None:
+            self.forecast.release = registered_release(registered)
+        return unreadable_metadata(metadata, self.forecast.release, self.forecast.node_id) or self._other_node(metadata)
 
     def _without_metadata(self) -> LoadRefusedError | None:
         versions = {each.meta.version for each in self.directories if each.meta is not None}
@@ -204,6 +218,9 @@ class _Start:
     # The logs.
 
     def load_logs(self) -> LoadRefusedError | None:
+        refused = refused_setting(self.forecast.metadata, self.forecast.release)
+        if refused is not None:
+            return refused  # before it looks at the logs
         fatal: list[LoadRefusedError] = []
         for directory in self.directories:
             refusals = [*directory.refusals, *self._load(directory)]
@@ -216,7 +233,7 @@ class _Start:
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
-        refusal = fatal[0] if fatal else self._duplicates()
+        refusal = fatal[0] if fatal else clash_of(self.directories)
         if refusal is not None:
             self._lose_marker()
         return refusal
@@ -247,32 +264,13 @@ class _Start:
                     log_start,
                     clean=directory.clean,
                     is_deleted=deleted,
-                    release=self.release,
+                    release=rules_of(self.forecast.release),
                 )
             except LoadRefusedError as refused:
                 refusals.append(refused)
             else:
                 partition.effects += partition.loaded.effects
         return refusals
-
-    def _duplicates(self) -> LoadRefusedError | None:
-        """Return the refusal of two live folders of the same partition, or of a future one that cannot be renamed."""
-        live = [(part, folder) for _, part, folder in self.loads if folder.name.state == "live"]
-        seen: dict[tuple[str, int], str] = {}
-        for partition, folder in live:
-            key = partition.topic, partition.partition
-            if key in seen:
-                message = (
-                    f"Duplicate log directories for {partition.name} are found in both {seen[key]} and {folder.path}."
-                )
-                return LoadRefusedError(ILLEGAL_STATE, message, folder.path)
-            seen[key] = folder.path
-        for _, partition, folder in self.loads:
-            beside = f"{partition.log_dir}/{partition.name}"
-            if folder.name.state == "future" and beside in seen.values():
-                message = f"{folder.path} -> {beside}: Directory not empty"
-                return LoadRefusedError(FILE_SYSTEM, message, folder.path, is_storage=True)
-        return None
 
     # What becomes of each partition.
 

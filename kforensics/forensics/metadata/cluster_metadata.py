@@ -62,6 +62,7 @@ class LogRecord(NamedTuple):
         value: its fields; None if its type or version is unknown, or its bytes are malformed.
         position: of its batch.
         is_control: whether it is a record of KRaft itself.
+        version: the version of its fields; None if it could not be read.
     """
 
     offset: int
@@ -71,6 +72,7 @@ class LogRecord(NamedTuple):
     value: dict[str, Any] | None
     position: int
     is_control: bool = False
+    version: int | None = None
 
 
 class MetadataRecord(NamedTuple):
@@ -220,17 +222,15 @@ def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
                 continue
             content = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
             kind, value = _kind_and_value(content)
-            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control)
+            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control, content.version)
 
 
 def _log_record(batch: Batch, record: Record) -> LogRecord:
-    if batch.is_control:
-        decoded = decode_control_record(record.key, record.value)
-    else:
-        decoded = decode_record(METADATA_TOPIC, record.key, record.value)
-    kind, value = _kind_and_value(decoded)
+    content = record.key, record.value
+    decoded = decode_control_record(*content) if batch.is_control else decode_record(METADATA_TOPIC, *content)
     epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
-    return LogRecord(record.offset, record.timestamp, epoch, kind, value, batch.position, batch.is_control)
+    place = batch.position, batch.is_control
+    return LogRecord(record.offset, record.timestamp, epoch, *_kind_and_value(decoded), *place, decoded.version)
 
 
 def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[str, Any] | None]:

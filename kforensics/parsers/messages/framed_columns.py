@@ -39,11 +39,13 @@ class FramedRecord(NamedTuple):
         type_name: Kafka's name of its type; None if the type is unknown.
         value: its fields; None if they could not be read. Equal lists may be one object.
         error: what is wrong with it; None if nothing is.
+        version: the version of its value; None if it could not be read.
     """
 
     type_name: str | None
     value: dict[str, Any] | None
     error: str | None = None
+    version: int | None = None
 
 
 def framed_records(topic: str, values: ByteSlices) -> list[FramedRecord]:
@@ -57,13 +59,13 @@ def framed_records(topic: str, values: ByteSlices) -> list[FramedRecord]:
     for schema, version, rows in _groups(topic, values):
         for row, value in zip(rows.tolist(), _read(schema, version, values.take(rows)), strict=True):
             if value is not None:
-                records[row] = FramedRecord(schema.name, value)
+                records[row] = FramedRecord(schema.name, value, version=version)
     return [_decoded(topic, values.get(row)) if one is None else one for row, one in enumerate(records)]
 
 
 def _decoded(topic: str, value: bytes | None) -> FramedRecord:
     decoded = decode_record(topic, None, value)
-    return FramedRecord(decoded.type_name, decoded.value, decoded.error)
+    return FramedRecord(decoded.type_name, decoded.value, decoded.error, decoded.version)
 
 
 def _groups(topic: str, values: ByteSlices) -> Iterator[tuple[MessageSchema, int, Any]]:
