@@ -116,7 +116,7 @@ def refused_setting(metadata: LoadedMetadata | None, release: Release | None) ->
     )
     remedy = (
         f"From 4.1 on no broker starts while a topic has {SEGMENT_BYTES} below {LEAST_SEGMENT_BYTES}: {topics}. Change"
-        " it while the brokers still run the release before."
+        " it while the brokers still run the old release."
     )
     alter = (
         f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter --entity-type topics --entity-name {{}} --add-config"
