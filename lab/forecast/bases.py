@@ -43,7 +43,7 @@ class Base:
 
     Attributes:
         release: release of the broker.
-        state: ``stopped``, ``killed`` or ``jbod``.
+        state: ``stopped``, ``killed``, ``jbod`` or ``dynamic``, which is stopped and has a dynamic quorum.
         log_dirs: names of the log directories; the empty name is the folder itself.
     """
 
@@ -67,6 +67,7 @@ BASES = (
     Base("4.4.0", "stopped"),
     Base("4.4.0", "killed"),
     Base("4.4.0", "jbod", JBOD),
+    Base("4.4.0", "dynamic"),
     Base("3.9.1", "stopped"),
     Base("3.9.1", "killed"),
 )
@@ -115,6 +116,7 @@ def build(release: str) -> None:
         _keep(node, folder, Base(release, "killed"))
     if release == "4.4.0":
         _build_jbod(release)
+        build_dynamic(release)
 
 
 def _build_jbod(release: str) -> None:
@@ -128,6 +130,25 @@ def _build_jbod(release: str) -> None:
             driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
         cluster.stop()
         _keep(cluster.nodes[0], folder, Base(release, "jbod", JBOD))
+
+
+def build_dynamic(release: str) -> None:
+    """Write the archive of a broker that is the only voter of a dynamic quorum, and has stopped in order."""
+    folder = workspace(f"forecast-{release}-dynamic")
+    cluster = make_cluster(folder, release, config=CONFIG | RETENTION[release[0]])
+    make_dynamic(cluster.nodes[0])
+    cluster.format("--standalone")
+    with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
+        _write(driver, release)
+        _wait_for_cleaner(cluster.nodes[0])
+        cluster.stop()
+        _keep(cluster.nodes[0], folder, Base(release, "dynamic"))
+
+
+def make_dynamic(node: Node) -> None:
+    """Let a node find the voters in the metadata log instead of in its settings."""
+    node.config.pop("controller.quorum.voters", None)
+    node.config["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{node.controller_port}"
 
 
 def _write(driver: Driver, release: str) -> None:

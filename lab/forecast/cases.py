@@ -41,7 +41,7 @@ class Case:
 
 def cases_of(state: str) -> list[Case]:
     """The cases of a base, the undoctored one first."""
-    made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod}[state]()
+    made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod, "dynamic": _dynamic}[state]()
     return [Case("undoctored", _nothing), *made]
 
 
@@ -60,6 +60,14 @@ def _stopped() -> Iterator[Case]:
     yield from _log_cases(clean=True)
     yield from _log_cases(clean=False)
     yield from _segment_cases()
+
+
+def _dynamic() -> Iterator[Case]:
+    """What is different if the metadata log has the voters of the quorum."""
+    names = {"quorum-state-cut", "quorum-state-missing", "metadata-snapshots-missing", "metadata-snapshot-empty"}
+    names |= {"metadata-folder-missing", "meta-missing", "meta-other-node", "meta-other-cluster"}
+    names |= {"meta-moved-directory", "meta-no-directory"}
+    yield from (case for case in (*_quorum_cases(), *_meta_properties_cases()) if case.name in names)
 
 
 def _quorum_cases() -> Iterator[Case]:

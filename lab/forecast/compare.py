@@ -23,7 +23,7 @@ def differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
     if forecast.outcome != expected:
         return [f"{forecast.outcome} instead of {expected}: {forecast.refusals[:1]} {truth.get('exceptions')}"]
     if expected == "refuses":
-        first = truth["exceptions"][0][0]
+        first = _first_exception(truth)
         named = forecast.refusals[0].exception
         removed = truth["files"].get(".kafka_cleanshutdown") == "removed"
         says_so = any(effect.kind == "marker-removed" for _, effect in forecast.all_effects())
@@ -31,6 +31,13 @@ def differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
             says_so = removed  # the record has no markers of several log directories
         return [] if (named, says_so) == (first, removed) else [f"{named}, {says_so} instead of {first}, {removed}"]
     return [*_offset_differences(forecast, truth["partitions"]), *stray_differences(forecast, truth["files"])]
+
+
+def _first_exception(truth: dict[str, Any]) -> str:
+    """The exception that a broker logs first; of one that waited for a controller in vain, what it ends with."""
+    fatal: list[str] = truth.get("fatal", [])
+    first: str = fatal[1] if len(fatal) > 1 and "during broker startup" in fatal[0] else truth["exceptions"][0][0]
+    return first
 
 
 def _offset_differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
@@ -141,7 +148,10 @@ def file_differences(
     if forecast.outcome != "starts" or truth["outcome"] != "started":
         return []
     files = truth["files"]
-    gone = {name for name, kind in files.items() if kind == "removed" and _is_of_a_log(name, ends)}
+    removed = {name for name, kind in files.items() if kind == "removed" and _is_of_a_log(name, ends)}
+    # What was in a folder that became stray, and that the broker made again, has gone with it.
+    replaced = _replaced(files)
+    gone = {name for name in removed if Path(name).parent.name not in replaced}
     stays = {Path(each.folder) for each in forecast.partitions if each.fate != "stray" and each.folder}
     named = {
         path.relative_to(data).as_posix()

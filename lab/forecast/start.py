@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.broker import Node, give_back, kraft_config
-from lab.forecast.bases import CONFIG, RETENTION, Base, unpack
+from lab.forecast.bases import CONFIG, RETENTION, Base, make_dynamic, unpack
 from lab.forecast.cases import Case
 from lab.forecast.offsets import EARLIEST, LATEST, list_offsets
 from lab.jars import broker_jars, tool
@@ -54,6 +54,8 @@ class Slot:
             made.port, made.controller_port = self._node.port, self._node.controller_port
         settings = CONFIG | RETENTION[base.release[0]] if config is None else dict(config)
         made.config = kraft_config(made, [made]) | settings
+        if base.state == "dynamic":
+            make_dynamic(made)
         self._node = made
         return made
 

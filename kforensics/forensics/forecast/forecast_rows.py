@@ -15,7 +15,7 @@ from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
 __all__ = ["FORECAST", "forecast_rows", "remedies", "severity_of_effect", "worst_severity_of"]
 
 COLUMNS = parse_columns("""
-effect string what happens: starts, refuses, hangs or not known for the broker; served, stray, … for a partition
+effect string what happens: starts, refuses or not known for the broker; served, stray, … for a partition
 severity string severity of the consequence
 silent bool whether the broker logs no warning and no error of it
 offset int64 from which offset on; null if the effect has none, like the next two columns
@@ -39,6 +39,8 @@ SEVERITIES = {
     "orphan-deleted": Severity.INFO,
     "snapshot-dropped": Severity.INFO,
     "deleted": Severity.INFO,
+    "topic-deleted": Severity.INFO,
+    "created-again": Severity.INFO,
     "short-log": Severity.WARNING,
     "unserved": Severity.WARNING,
     "promoted": Severity.WARNING,

@@ -8,8 +8,9 @@ from itertools import takewhile
 
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import META, RUNTIME, LogDirectory
+from kforensics.forensics.forecast.metadata_loading import UNACKNOWLEDGED, LoadedMetadata
 
-__all__ = ["identity_fault", "is_reserved"]
+__all__ = ["identity_fault", "is_reserved", "registration_fault"]
 
 # Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
 RESERVED = 100
@@ -33,6 +34,41 @@ def identity_fault(directories: Sequence[LogDirectory]) -> LoadRefusedError | Ef
         if message is not None:
             return LoadRefusedError(RUNTIME, message, path)
     return None
+
+
+def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMetadata) -> LoadRefusedError | None:
+    """Return what a broker refuses about its identity as the metadata has it.
+
+    Args:
+        directories: all its log directories; the first has the metadata log.
+        metadata: what the metadata log has.
+    """
+    for directory in directories:
+        meta, path = directory.meta, f"{directory.path}/{META}"
+        if meta is None or meta.node_id is None:
+            continue
+        registered = metadata.directories.get(meta.directory_id or "")
+        if registered is None and metadata.voters is not None and len(metadata.voters) == 1:
+            registered = metadata.voters[0]
+        if registered is not None and registered != meta.node_id:
+            message = f"Stored node id {meta.node_id} doesn't match previous node id {registered} in {path}."
+            return LoadRefusedError(RUNTIME, message, path)
+    return _lone_voter(directories[0], metadata)
+
+
+def _lone_voter(directory: LogDirectory, metadata: LoadedMetadata) -> LoadRefusedError | None:
+    """Return the refusal of the only voter of a dynamic quorum, if the voter has another directory id.
+
+    No controller is elected, and the broker ends after ``initial.broker.registration.timeout.ms``, a minute by default.
+    """
+    meta = directory.meta
+    if meta is None or meta.node_id is None or set(metadata.controllers) != {meta.node_id}:
+        return None
+    voter = metadata.controllers[meta.node_id]
+    if voter is None or voter == meta.directory_id:
+        return None
+    message = f"{UNACKNOWLEDGED}: the only voter is node {meta.node_id} in directory {voter}, not {meta.directory_id}"
+    return LoadRefusedError(RUNTIME, message, f"{directory.path}/{META}")
 
 
 def _fault(directory: LogDirectory) -> str | None:

@@ -5,7 +5,7 @@ Rules: ``LogLoader.load``, ``UnifiedLog.rebuildProducerState`` and ``ProducerSta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
@@ -178,7 +178,7 @@ class _Load:
         reason = self._why_recovered(segment)
         if reason:
             size, is_silent = segment.size, not self.clean and base >= self.recovery_point
-            self._recovered(segment)
+            self._recovered(segment, sorted(self.segments)[-2:])
             self.add("indexes-rebuilt", reason, silent=is_silent, size=size, offset=base, path=entry.path)
         elif not has_time_index:
             self.add("indexes-rebuilt", f"{stem}.timeindex is missing and starts empty", silent=True, offset=base)
@@ -193,8 +193,8 @@ class _Load:
             return f"{name}.txnindex is corrupt: the segment is read and its indexes are rebuilt"
         return None
 
-    def _recovered(self, segment: LoadedSegment) -> None:
-        """Recover a segment, as ``LogLoader.recoverSegment``, which deletes all snapshots after its base offset."""
+    def _recovered(self, segment: LoadedSegment, lower: Iterable[int] = ()) -> None:
+        """Recover a segment, as ``LogLoader.recoverSegment``; writes snapshots at the ``lower`` segments, too."""
         self.recovered_from = min(self.recovered_from, segment.base)
         if not segment.size:
             segment.recovered, segment.next_offset = True, segment.base
@@ -206,7 +206,7 @@ class _Load:
         before = segment.size
         segment.recovered, segment.size, segment.next_offset = True, kept.end, kept.next_offset
         segment.index = None
-        self.snapshots_by_recovery.add(kept.next_offset)
+        self.snapshots_by_recovery |= {kept.next_offset, *lower}
         if kept.lost_bytes:
             lost = lost_records(segment.log.path, kept.end, kept.next_offset)
             self.add(

@@ -28,7 +28,17 @@ from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
-__all__ = ["GONE", "SERVED", "STRAY", "UNSERVED", "LoadedMetadata", "fate_of", "load_metadata", "why_stray"]
+__all__ = [
+    "GONE",
+    "SERVED",
+    "STRAY",
+    "UNACKNOWLEDGED",
+    "UNSERVED",
+    "LoadedMetadata",
+    "fate_of",
+    "load_metadata",
+    "why_stray",
+]
 
 # What becomes of a folder.
 SERVED, STRAY, GONE, UNSERVED = "served", "stray", "deleted", "unserved"
@@ -37,6 +47,8 @@ UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"
 RUNTIME = "java.lang.RuntimeException"
+# How a broker ends for which no controller is elected, after ``initial.broker.registration.timeout.ms``.
+UNACKNOWLEDGED = "Received a fatal error while waiting for the controller to acknowledge that we are caught up"
 BEFORE_SNAPSHOT = (
     "Can't create a new in-memory snapshot at epoch {0} because there is already a snapshot with epoch {1}. Snapshot"
     " epochs are {1}"
@@ -53,8 +65,9 @@ class LoadedMetadata:
         effects: what the load does to the files.
         voters: the voters of a static quorum; None if the files name none.
         lost: why metadata is lost, None if none is.
-        controllers: ids of the nodes that are controllers.
+        controllers: directory ids of the controllers by node id; None with a static quorum, which has none.
         versions: the highest version of the records of each type, in the order in which they are first read.
+        removed: when topics were deleted, in ms by topic id; those of before the snapshot are not known.
     """
 
     folder: str = ""
@@ -62,8 +75,9 @@ class LoadedMetadata:
     effects: list[Effect] = field(default_factory=list)
     voters: tuple[int, ...] | None = None
     lost: str | None = None
-    controllers: tuple[int, ...] = ()
+    controllers: dict[int, str | None] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
 
     @property
     def directories(self) -> dict[str, int]:
@@ -76,9 +90,11 @@ class LoadedMetadata:
         return topic.partitions.get(number) if topic else None
 
     def see(self, record: LogRecord) -> None:
-        """Note the version of a record that the broker reads."""
+        """Note the version of a record that the broker reads, and which topic it deletes."""
         if record.version is not None and not record.is_control:
             self.versions[record.kind] = max(record.version, self.versions.get(record.kind, 0))
+        if record.kind == "RemoveTopicRecord" and record.value is not None:
+            self.removed[record.value["topicId"]] = record.timestamp
 
     def topic_name(self, topic_id: str | None) -> str | None:
         """Return the name of a topic, None if there is none with this id."""
@@ -111,7 +127,8 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         raise LoadRefusedError(ILLEGAL_STATE, message, folder)
     start, snapshot = (newest[0], newest[2]) if newest else (0, None)
     if snapshot is not None:
-        metadata.lost = _check_snapshot(snapshot)
+        is_dynamic = voters is None and "quorum-state" in children
+        metadata.lost = _check_snapshot(snapshot, is_dynamic=is_dynamic)
     log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
     for record in log_records(snapshot, 0) if snapshot is not None else ():
@@ -123,7 +140,9 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         if fault is not None:
             raise LoadRefusedError(RUNTIME, fault, replay.path)
     metadata.image = replay.image
-    metadata.controllers = voters or tuple(voter["voterId"] for voter in replay.voters)
+    metadata.controllers = dict.fromkeys(voters or ())
+    if voters is None:
+        metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}
     return metadata
 
 
@@ -194,8 +213,13 @@ def _snapshots(children: Mapping[str, Entry]) -> Iterator[tuple[int, int, str]]:
             yield parsed.base_offset, parsed.leader_epoch or 0, entry.path
 
 
-def _check_snapshot(path: str) -> str | None:
-    """Return why a part of a snapshot is lost, None if it is whole; the broker checks its checksums."""
+def _check_snapshot(path: str, *, is_dynamic: bool) -> str | None:
+    """Return why a part of a snapshot is lost, None if it is whole; the broker checks its checksums.
+
+    Args:
+        path: the snapshot.
+        is_dynamic: whether the quorum is dynamic; then the snapshot has the voters.
+    """
     last: Batch | None = None
     with open_source(path) as source:
         window = Window(source)
@@ -206,6 +230,8 @@ def _check_snapshot(path: str) -> str | None:
                     raise LoadRefusedError(CORRUPT, "Record is corrupt", path)
         except CorruptLogError as error:
             raise LoadRefusedError(CORRUPT, error.why, path) from error
+        if last is None and is_dynamic:
+            raise LoadRefusedError(RUNTIME, f"{UNACKNOWLEDGED}: the snapshot with the voters is empty", path)
         if last is None:
             raise LoadRefusedError(NO_ELEMENT, "No value present", path)
         # The footer is a control batch of its own.

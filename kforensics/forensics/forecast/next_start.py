@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
-from kforensics.forensics.forecast.identity import identity_fault, is_reserved
+from kforensics.forensics.forecast.identity import identity_fault, is_reserved, registration_fault
 from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
     RUNTIME,
@@ -39,8 +40,8 @@ from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_P
 
 __all__ = ["BrokerForecast", "PartitionForecast", "forecast_start"]
 
-STARTS, REFUSES, HANGS, NOT_KNOWN = "starts", "refuses", "hangs", "not known"
-CREATED = "created"
+STARTS, REFUSES, NOT_KNOWN = "starts", "refuses", "not known"
+CREATED, CREATED_AGAIN, TOPIC_DELETED = "created", "created-again", "topic-deleted"
 WITHOUT_LEADER, OFFLINE, FUTURE = "without leader", "offline", "future"
 FILE_EXISTS = "java.nio.file.FileAlreadyExistsException"
 
@@ -81,7 +82,7 @@ class BrokerForecast:
         log_dirs: its log directories.
         node_id: its id, None if no log directory shows it.
         release: major and minor number of the release that is started; None if it is unknown.
-        outcome: ``starts``, ``refuses``, ``hangs`` or ``not known``.
+        outcome: ``starts``, ``refuses`` or ``not known``.
         refusals: what ends the start, the first first; of a broker that starts, what takes a log directory offline.
         effects: what it does to the log directories themselves.
         partitions: what becomes of the partitions.
@@ -169,23 +170,6 @@ class _Start:
             self.forecast.effects.append(Effect("not-known", detail))
         return None
 
-    def _other_node(self, metadata: LoadedMetadata) -> LoadRefusedError | None:
-        """Return the refusal of a directory whose node id is not the one under which it was registered."""
-        for directory in self.directories:
-            meta = directory.meta
-            if meta is None or meta.node_id is None:
-                continue
-            registered = metadata.directories.get(meta.directory_id or "")
-            if registered is None and metadata.voters is not None and len(metadata.voters) == 1:
-                registered = metadata.voters[0]
-            if registered is not None and registered != meta.node_id:
-                message = (
-                    f"Stored node id {meta.node_id} doesn't match previous node id {registered} in"
-                    f" {directory.path}/meta.properties."
-                )
-                return LoadRefusedError(RUNTIME, message, f"{directory.path}/meta.properties")
-        return None
-
     # The metadata log.
 
     def load_metadata(self) -> LoadRefusedError | None:
@@ -207,7 +191,9 @@ class _Start:
         registered = metadata.image.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
         if self.forecast.release is None and registered is not None:
             self.forecast.release = registered_release(registered)
-        return unreadable_metadata(metadata, self.forecast.release, self.forecast.node_id) or self._other_node(metadata)
+        return unreadable_metadata(metadata, self.forecast.release, self.forecast.node_id) or registration_fault(
+            self.directories, metadata
+        )
 
     def _without_metadata(self) -> LoadRefusedError | None:
         versions = {each.meta.version for each in self.directories if each.meta is not None}
@@ -295,11 +281,18 @@ class _Start:
                 self._promote(partition, folder)
             forecast.partitions.append(partition)
         if metadata is not None and self._is_replaceable():
-            detail = f"{metadata.lost}: without another controller every partition becomes stray, with one none does"
-            forecast.effects.append(Effect("not-known", detail))
+            self._leave_open(metadata)
         elif metadata is not None:
             self._create_missing(metadata)
             self._find_leaderless(metadata)
+
+    def _leave_open(self, metadata: LoadedMetadata) -> None:
+        """Say what other controllers decide about."""
+        detail = f"{metadata.lost}: without another controller every partition becomes stray, with one none does"
+        if not metadata.folder:
+            self.forecast.outcome = NOT_KNOWN
+            detail += "; as the only voter of a dynamic quorum, it finds no controller and ends"
+        self.forecast.effects.append(Effect("not-known", detail))
 
     def _is_replaceable(self) -> bool:
         """Whether metadata is missing here that other controllers may have."""
@@ -315,13 +308,23 @@ class _Start:
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
+        deleted = self._deletion_of(folder)
+        if deleted is not None:
+            detail = f"renamed to -stray and out of service: its topic was deleted at {format_time(deleted)}"
+            return Effect(TOPIC_DELETED, detail, path=folder.path)
         why = why_stray(folder, self.forecast.metadata)
         size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
         return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
 
+    def _deletion_of(self, folder: PartitionFolder) -> int | None:
+        """Return when the topic of a folder was deleted, in ms; None if it was not, or that is not known."""
+        metadata = self.forecast.metadata
+        return None if metadata is None else metadata.removed.get(folder.topic_id or "")
+
     def _create_missing(self, metadata: LoadedMetadata) -> None:
         kept = (SERVED, OFFLINE)
         there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
+        again = {part.name for _, part, folder in self.loads if self._deletion_of(folder) is not None}
         for name, number, assigned in metadata.image.partitions():
             if self.forecast.node_id not in assigned.replicas or (name, number) in there:
                 continue
@@ -336,9 +339,11 @@ class _Start:
                     self.forecast.outcome = REFUSES
                     self._lose_marker()
             created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
-            alone = len(assigned.replicas) == 1
-            then = "it is served empty" if alone else "it is copied from the leader"
-            created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
+            then = "it is served empty" if len(assigned.replicas) == 1 else "it is copied from the leader"
+            if f"{name}-{number}" in again:
+                created.effects.append(Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True))
+            else:
+                created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
             self.forecast.partitions.append(created)
 
     def _find_leaderless(self, metadata: LoadedMetadata) -> None:
