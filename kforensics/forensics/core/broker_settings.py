@@ -29,6 +29,8 @@ __all__ = [
     "OFFSETS_REPLICAS",
     "OFFSETS_RETENTION",
     "PRODUCER_EXPIRY",
+    "RETENTION_BYTES",
+    "RETENTION_MS",
     "STATE_MIN_ISR",
     "STATE_PARTITIONS",
     "STATE_REPLICAS",
@@ -55,6 +57,7 @@ OFFSETS_PARTITIONS = "offsets.topic.num.partitions"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 DELETE_RETENTION = "delete.retention.ms"
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 # Sources.
 GIVEN, GIVEN_BY_CALLER, DEFAULT = "--set", "settings", "Kafka's default"
 GIVEN_BY_FILE = "[settings] of "  # and the path of a configuration file
@@ -88,7 +91,10 @@ class KnownSetting:
 
 NO_VERDICT = "No verdict depends on it."
 LATE_TIMESTAMP = f"A broker refuses a record whose timestamp is further from its clock. {NO_VERDICT}"
-RETENTION = f"Decides which segments are deleted, oldest first. {NO_VERDICT}"
+RETENTION = (
+    "Decides which segments are deleted, oldest first. In the copy of a running broker their transaction indexes may "
+    "be missing (txnindex-missing-entry)."
+)
 # Rules: ``TransactionStateManagerConfig``, ``TransactionLogConfig``, ``GroupCoordinatorConfig`` and ``LogConfig``.
 KNOWN: Mapping[str, KnownSetting] = {
     MAX_TIMEOUT: KnownSetting(
@@ -182,8 +188,8 @@ KNOWN: Mapping[str, KnownSetting] = {
     "message.timestamp.before.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
     "message.timestamp.after.max.ms": KnownSetting(str(HOUR_MS), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
     "message.timestamp.difference.max.ms": KnownSetting(str(LONG_MAX), LATE_TIMESTAMP, 0, LONG_MAX, of_topics=True),
-    "retention.ms": KnownSetting("604800000", RETENTION, -1, LONG_MAX, of_topics=True),
-    "retention.bytes": KnownSetting("-1", RETENTION, -1, LONG_MAX, of_topics=True),
+    RETENTION_MS: KnownSetting("604800000", RETENTION, -1, LONG_MAX, of_topics=True),
+    RETENTION_BYTES: KnownSetting("-1", RETENTION, -1, LONG_MAX, of_topics=True),
     DELETE_RETENTION: KnownSetting(
         "86400000",
         "The log cleaner keeps a tombstone for this long. A replica that was away for longer keeps the record that it "
@@ -206,10 +212,10 @@ BROKER_NAMES: Mapping[str, tuple[str, int]] = {
     "log.message.timestamp.before.max.ms": ("message.timestamp.before.max.ms", 1),
     "log.message.timestamp.after.max.ms": ("message.timestamp.after.max.ms", 1),
     "log.message.timestamp.difference.max.ms": ("message.timestamp.difference.max.ms", 1),
-    "log.retention.ms": ("retention.ms", 1),
-    "log.retention.minutes": ("retention.ms", MINUTE_MS),
-    "log.retention.hours": ("retention.ms", HOUR_MS),
-    "log.retention.bytes": ("retention.bytes", 1),
+    "log.retention.ms": (RETENTION_MS, 1),
+    "log.retention.minutes": (RETENTION_MS, MINUTE_MS),
+    "log.retention.hours": (RETENTION_MS, HOUR_MS),
+    "log.retention.bytes": (RETENTION_BYTES, 1),
     "log.cleanup.policy": (CLEANUP_POLICY, 1),
     "log.cleaner.delete.retention.ms": (DELETE_RETENTION, 1),
     # Topics and brokers have the same name for these two.

@@ -25,9 +25,11 @@ from kforensics.forensics.core.broker_settings import (
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
 
-__all__ = ["Rules"]
+__all__ = ["COPY_MS", "Rules"]
 
 DAY_MS = 86_400_000
+# Copying a log directory is assumed to take no longer than this.
+COPY_MS = 3_600_000
 # The limits that are settings of a broker.
 LIMITS = {
     MAX_TIMEOUT: "max_txn_timeout_ms",
@@ -64,6 +66,7 @@ class Rules:
         least_pid_expiry_ms: the shortest ``producer.id.expiration.ms`` that agrees with the files, if they alone prove
             ``pid_expiry_ms``; None otherwise.
         remote_logs: what is known of remote storage, by topic id and partition; several for copies of a cluster.
+        deleted_topics: when topics were deleted, in ms by topic id, as far as metadata logs show it.
     """
 
     as_of_ms: int
@@ -85,6 +88,7 @@ class Rules:
     topic_settings: tuple[Setting, ...] = ()
     least_pid_expiry_ms: int | None = None
     remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
+    deleted_topics: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
         """Return the limits in a log directory, by the settings that are for it.
@@ -140,8 +144,11 @@ class Rules:
     @property
     def delete_retention(self) -> Setting:
         """How long a cleaner keeps tombstones; only of the rules of one topic."""
-        known = (one for one in self.topic_settings if one.name == DELETE_RETENTION)
-        return next(known, default_setting(DELETE_RETENTION))
+        return self.of_topic(DELETE_RETENTION)
+
+    def of_topic(self, name: str) -> Setting:
+        """Return the value of a setting of topics, Kafka's default if it is unknown; only of the rules of one topic."""
+        return next((one for one in self.topic_settings if one.name == name), default_setting(name))
 
     def evidence(self, name: str) -> dict[str, object]:
         """Return the name, value and source of a setting, for the evidence of a finding that leans on it."""

@@ -33,8 +33,6 @@ __all__ = [
     "first_available_offset",
     "index_records",
     "matching_rows",
-    "may_be_live",
-    "vanished_indexes",
     "with_entry",
     "with_index_location",
 ]
@@ -208,30 +206,6 @@ def index_records(partition: Partition) -> SortedRows | None:
         except InputError:
             return None
     return entries.finish()
-
-
-def may_be_live(state: PartitionState, segment: int) -> bool:
-    """Return whether the broker may have written to a segment while it was copied."""
-    return segment == len(state.partition.segments) - 1 and not state.partition.log_dir.clean_shutdown
-
-
-def vanished_indexes(state: PartitionState) -> range:
-    """Return the numbers of the segments whose index may have been renamed between their copy and its own.
-
-    A running broker deletes segments from the start of the log and renames their files one by one, and they may be
-    copied in another order. So these are all up to the last one that lacks another index, which brokers always keep. If
-    files beside them show that segments were being deleted, the first segments count, too, as long as none has an
-    index. The active segment is not deleted.
-    """
-    partition = state.partition
-    if partition.log_dir.clean_shutdown:
-        return range(0)
-    closed = list(enumerate(segment.base_offset or 0 for segment in partition.segments[:-1]))
-    first_with_index = (number for number, base in closed if base in partition.transaction_indexes)
-    without_index = next(first_with_index, len(closed)) if state.was_deleting_files else 0
-    kept = partition.indexes.keys() & partition.time_indexes.keys()
-    after_incomplete = (number + 1 for number, base in closed if base not in kept)
-    return range(max([without_index, *after_incomplete]))
 
 
 def with_index_location(state: PartitionState, segment: int, position: int | None, finding: Finding) -> Finding:

@@ -15,8 +15,9 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import Observed, batches, observations_of
-from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST, Row, RowPart, first_n_of_parts
+from kforensics.forensics.core.rules import COPY_MS
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
 from kforensics.forensics.sidecar.aborted_entries import (
@@ -25,11 +26,10 @@ from kforensics.forensics.sidecar.aborted_entries import (
     aborted_entries,
     first_available_offset,
     matching_rows,
-    may_be_live,
-    vanished_indexes,
     with_entry,
     with_index_location,
 )
+from kforensics.forensics.sidecar.file_times import may_be_live, time_of_copy, vanished_indexes
 from kforensics.forensics.sidecar.index_visibility import (
     IndexVisibility,
     VisibilityErrors,
@@ -60,8 +60,8 @@ CODES = by_name(
             "index that was lost or rebuilt from wrong producer state."
         ),
         benign=(
-            "The marker was written after the index had been copied. The cleaner emptied the transaction, so no "
-            "record is left to hide."
+            "The marker was written after the index had been copied. The broker deleted the index with its old segment "
+            "while the files were copied. The cleaner emptied the transaction, so no record is left to hide."
         ),
     ),
     Code(
@@ -103,8 +103,6 @@ CODES = by_name(
     ),
 )
 
-# Copying a log directory is assumed to take no longer than this.
-COPY_MS = 3_600_000
 NOTHING = -1
 NEVER = int(np.iinfo("i8").max)
 
@@ -155,12 +153,7 @@ def _segments(state: PartitionState, offsets: IntArray) -> IntArray:
 
 
 def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Finding:
-    # The copy is as old as its files, however much later it is evaluated.
-    taken = state.partition.taken_ms
-    taken = state.rules.as_of_ms if taken is None else min(taken, state.rules.as_of_ms)
-    if state.kept_until() == NO_TIME:  # the files are of the time of a later copy
-        taken = min(taken, state.log.newest_timestamp)
-    is_recent = taken - row["marker_timestamp"] <= COPY_MS
+    is_recent = time_of_copy(state) - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     may_be_renamed = row["index"] in vanished_indexes(state)
     may_lack_marker = state.may_lack_merged_segment(row["last_offset"], row["marker_offset"])

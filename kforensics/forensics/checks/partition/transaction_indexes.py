@@ -25,10 +25,10 @@ from kforensics.forensics.sidecar.aborted_entries import (
     aborted_entries,
     first_available_offset,
     matching_rows,
-    may_be_live,
     with_entry,
     with_index_location,
 )
+from kforensics.forensics.sidecar.file_times import may_be_live
 from kforensics.parsers.files.source import forbidden
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage

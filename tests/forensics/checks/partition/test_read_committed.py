@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kforensics.forensics.checks.partition.read_committed import findings
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST
@@ -19,7 +20,7 @@ from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.batch_notation import NOW, parse_batches
 from tests.forensics.forge import Aborted, Segments, aborted_transactions, cut, file_of, forge, patch
-from tests.forensics.partition_states import HOUR, each_sample, random_leader_log, state_under
+from tests.forensics.partition_states import HOUR, each_sample, partitions_under, random_leader_log, state_under
 from tests.reference.fold import fold
 
 FIRES = {
@@ -385,3 +386,49 @@ def test_an_index_that_was_renamed_while_it_was_copied(
     assert {row.first_offset: row.severity for row in findings if row.code.name == MISSING} == expected
     (mismatch,) = [row for row in findings if row.code.name == MISMATCH]
     assert mismatch.severity == max(expected.values())
+
+
+SHORT_RETENTION = {
+    100: "D 1 0 0-0 @100 T; M 1 0 A 1 @101",
+    102: "D 1 0 1-1 @102 T ts {}; M 1 0 A 1 @103 ts {}".format(*(NOW + 8_000,) * 2),
+    104: f"plain @104 ts {NOW + 10_000}",
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "without", "clean", "expected"),
+    [
+        (("retention.ms", "9000"), (100,), False, {100: Severity.INFO}),
+        (("retention.ms", "9000"), (100, 102), False, {100: Severity.INFO, 102: Severity.CRITICAL}),
+        (("retention.ms", "1000"), (100, 102), False, {100: Severity.INFO, 102: Severity.INFO}),
+        (("retention.ms", "9000"), (102,), False, {102: Severity.CRITICAL}),
+        (("retention.ms", "9000"), (100,), True, {100: Severity.CRITICAL}),
+        (("retention.ms", "11000"), (100,), False, {100: Severity.CRITICAL}),
+        (("retention.ms", "-1"), (100,), False, {100: Severity.CRITICAL}),
+        (("retention.bytes", "200"), (100, 102), False, {100: Severity.INFO, 102: Severity.CRITICAL}),
+        (("retention.bytes", "100000"), (100,), False, {100: Severity.CRITICAL}),
+    ],
+)
+def test_an_index_whose_segment_retention_was_to_delete_when_it_was_copied(
+    setting: tuple[str, str], without: tuple[int, ...], clean: bool, expected: dict[int, Severity], tmp_path: Path
+) -> None:
+    """A broker of 4.4.0 deleted a segment after its other files had been copied; no renamed file was in the copy."""
+    forge(tmp_path, SHORT_RETENTION, clean_shutdown=clean, txnindex=dict.fromkeys(without))
+    settings = (Setting(*setting, "metadata log, topic t", "topic t"),)
+    (partition,) = partitions_under(tmp_path)
+    rows = findings(examine(partition, Rules(NOW + HOUR, topic_settings=settings)))
+    assert {row.first_offset: row.severity for row in rows if row.code.name == MISSING} == expected
+
+
+@pytest.mark.parametrize(("policy", "severity"), [("compact,delete", Severity.INFO), ("compact", Severity.CRITICAL)])
+def test_retention_deletes_nothing_of_a_topic_that_is_only_compacted(
+    policy: str, severity: Severity, tmp_path: Path
+) -> None:
+    forge(tmp_path, SHORT_RETENTION, clean_shutdown=False, txnindex={100: None})
+    settings = tuple(
+        Setting(name, value, "metadata log, topic t", "topic t")
+        for name, value in (("retention.ms", "9000"), ("cleanup.policy", policy))
+    )
+    (partition,) = partitions_under(tmp_path)
+    rows = list(findings(examine(partition, Rules(NOW + HOUR, topic_settings=settings))))
+    assert key_facts(rows) == [(MISSING, severity), (MISMATCH, severity)]
