@@ -22,6 +22,7 @@ __all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
 UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
 AHEAD = "index copied after the log, while the broker was running: possible; the broker rebuilds it at its next start"
+LEFT_OVER = "entry left from before the log was truncated: possible; the broker rebuilds this index at its next start"
 REPLACED = "copied while the cleaner of the running broker replaced the segment: not ruled out"
 # Observations of log offsets that explain why index entries do not match the log, and the codes of their findings.
 OFFSET_CAUSES = {Observed.OFFSET_NOT_MONOTONIC: "offset-not-monotonic", Observed.OFFSET_OVERLAP: "offset-overlap"}
@@ -125,9 +126,10 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         return state.forbidden(code, error.path, error.why)
     is_rebuilt = _is_rebuilt(state, faulty.segment)
     is_ahead = is_rebuilt and _is_ahead(state, faulty)
+    is_left_over = is_rebuilt and _is_left_over(state, faulty)
     is_replaced = _may_be_replaced(state, faulty)
     less = Severity(max(severity - 1, Severity.INFO)) if is_rebuilt else severity
-    less = Severity.INFO if is_ahead or is_replaced else less
+    less = Severity.INFO if is_ahead or is_left_over or is_replaced else less
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(
@@ -138,7 +140,7 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         evidence=evidence | ({"left_out": faulty.more} if faulty.more else {}),
         exactness=Exactness.UNVERIFIABLE if faulty.fault is IndexFault.UNREADABLE else Exactness.EXACT,
         benign=(
-            AHEAD if is_ahead else REBUILT if is_rebuilt else UNCLEAN + _why_not_rebuilt(state),
+            AHEAD if is_ahead else LEFT_OVER if is_left_over else _whether_rebuilt(state, faulty.segment),
             *([REPLACED] if is_replaced else []),
         ),
         cause=_cause(state, faulty),
@@ -178,6 +180,25 @@ def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:
     """Return whether entries of the active segment's index refer to what follows the end of the log, as copied."""
     is_later = faulty.fault is IndexFault.OFFSET_NOT_IN_LOG and faulty["offset"] >= state.log_end_offset
     return faulty.segment == len(state.partition.segments) - 1 and (faulty.fault is IndexFault.BEYOND_LOG or is_later)
+
+
+def _is_left_over(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether entries of the active segment's offset index are about batches that are no longer in the log.
+
+    A truncated index keeps the bytes of its last entries. While it runs, a broker knows how many entries count; after a
+    crash the file does not show that. Rule: ``AbstractIndex.truncateToEntries``.
+    """
+    return (
+        faulty.segment == len(state.partition.segments) - 1
+        and faulty.fault in {IndexFault.NO_BATCH_BEGINS, IndexFault.NO_BATCH_ENDS}
+        and faulty["offset"] >= state.log_end_offset
+    )
+
+
+def _whether_rebuilt(state: PartitionState, segment: int) -> str:
+    if _is_rebuilt(state, segment):
+        return REBUILT
+    return UNCLEAN + _why_not_rebuilt(state)
 
 
 def _why_not_rebuilt(state: PartitionState) -> str:

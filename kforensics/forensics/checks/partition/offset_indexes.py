@@ -45,8 +45,9 @@ CODES = by_name(
             "reports a corrupt log."
         ),
         benign=(
-            "None. A mismatch reported by kafka-dump-log.sh alone proves nothing, because the tool only knows "
-            "the rule of its own release."
+            "The log was truncated before a crash: the index of its last segment still has later entries, until the "
+            "broker rebuilds it. A mismatch reported by kafka-dump-log.sh alone proves nothing, because the tool only "
+            "knows the rule of its own release."
         ),
     ),
 )

@@ -238,6 +238,26 @@ def test_an_index_may_be_ahead_of_the_log_in_a_copy(
     assert ("while the broker was running" in finding.benign[0]) == (severity is Severity.INFO)
 
 
+LEFT_OVER = {
+    "after the log end": (False, 20, [(9, 1, 0), (14, 1, 7)], Severity.INFO),
+    "after the log end, where a batch starts": (False, 20, [(14, 1, 0)], Severity.INFO),
+    "in the log": (False, 20, [(9, 1, 7)], Severity.WARNING),
+    "of a stopped broker": (True, 20, [(9, 1, 0), (14, 1, 7)], Severity.ERROR),
+    "of a closed segment": (False, 0, [(24, 3, 7)], Severity.ERROR),
+}
+
+
+@pytest.mark.parametrize(("clean", "base_offset", "entries", "severity"), LEFT_OVER.values(), ids=LEFT_OVER)
+def test_an_entry_may_be_left_from_before_a_truncation(
+    tmp_path: Path, clean: bool, base_offset: int, entries: Sequence[tuple[int, int, int]], severity: Severity
+) -> None:
+    """A follower of 4.4.0 truncated its log, wrote a shorter one, and was killed: its index still had a later entry."""
+    at = [0, *positions(forge(tmp_path, LOG, clean_shutdown=clean), base_offset)]
+    (finding,) = with_index(tmp_path, [(offset, at[batch] + by) for offset, batch, by in entries], base_offset)
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+    assert ("before the log was truncated: possible" in finding.benign[0]) == (severity is Severity.INFO)
+
+
 CLEANINGS = {
     "of a running broker": ({"first_dirty": 20, "clean_shutdown": False}, 20, Severity.INFO),
     "of a stopped broker": ({"first_dirty": 20}, 20, Severity.ERROR),
