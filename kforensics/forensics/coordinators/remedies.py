@@ -58,8 +58,8 @@ REMEDIES = {
         "in this partition alone."
     ),
     "within timeout": (
-        "Wait until its timeout of {timeout} has passed: its coordinator's log was copied before it began, or ends too "
-        f"early to show its state. Ask for it with {DESCRIBE}."
+        "Wait until it has been open for {timeout}, the longest timeout that it can have: its coordinator's log was "
+        f"copied before it began, or ends too early to show its state. Ask for it with {DESCRIBE}."
     ),
     "unseen": (
         f"The files do not show what followed. Ask for the state of the transaction with {DESCRIBE}. Where it lists "
@@ -197,8 +197,10 @@ class CoordinatorRemedies:
             is_stopped = cluster.marker_join.by_partition[partition].copied_at == NEVER
             phrase = "unknown, the files do not show what followed"
             return None if is_stopped else _Situation("unseen", phrase, {}, name, limit=Severity.WARNING)
-        timeout = "none" if longest == NEVER else format_duration(longest)
-        phrase = f"unknown, but its timeout is {timeout}"
+        if longest == NEVER:
+            return _Situation("unseen", "unknown, and it has no timeout", {}, name, limit=Severity.INFO)
+        timeout = format_duration(longest)
+        phrase = f"unknown, but its timeout may be {timeout}"
         return _Situation("within timeout", phrase, {"timeout": timeout}, name, limit=Severity.INFO)
 
     def _awaited(self, number: int) -> _Situation:

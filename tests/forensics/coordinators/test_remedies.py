@@ -172,8 +172,21 @@ def test_the_deleted_head_of_a_young_transaction(tmp_path: Path) -> None:
     assert str(finding.remedy).startswith("No coordinator waits for it")
     (tmp_path / ".kafka_cleanshutdown").unlink()
     text, finding = findings_with_remedies(tmp_path, as_of_ms=NOW + MINUTE)["txn-head-deleted"]
-    assert text.startswith("Wait until its timeout of 15 min"), "the coordinator's log may have been copied earlier"
+    longest = "Wait until it has been open for 15 min, the longest timeout that it can have"
+    assert text.startswith(longest), (
+        "the coordinator's log may have been copied earlier, before a producer with this one"
+    )
+    assert finding.benign[-1].endswith("unknown, but its timeout may be 15 min")
     assert finding.severity is Severity.WARNING
+
+
+def test_the_deleted_head_of_a_transaction_that_may_be_in_a_two_phase_commit(tmp_path: Path) -> None:
+    forge(tmp_path, f"D 7 0 0-3 @0-3 T {at(5)}; plain @4-4", log_start=2, clean_shutdown=False)
+    forge_coordinator(tmp_path, "a Empty 7 0 timeout 2147483647 t 1")
+    (tmp_path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    text, finding = findings_with_remedies(tmp_path, as_of_ms=NOW + MINUTE)["txn-head-deleted"]
+    assert text.startswith("The files do not show what followed.")
+    assert finding.benign[-1].endswith("unknown, and it has no timeout")
 
 
 ENDED = f"{OPEN}; M 7 0 C 0 @2 {at(20)}"
