@@ -315,7 +315,7 @@ def _older_coordinator(state: PartitionState, row: Row) -> Finding:
     return state.finding(
         CODES["marker-coordinator-epoch-regressed"],
         f"The {_name(row)} of producer {row['producer_id']} at offset {row['first_offset']} has coordinator epoch "
-        f"{epoch}, but the marker at offset {row['previous_offset']} has {epoch + row['amount']}.",
+        f"{epoch}, but {_earlier_marker(row)} {epoch + row['amount']}.",
         **place(row),
         evidence={"fallen_by": row["amount"], "previous_offset": row["previous_offset"]},
         benign=(
@@ -323,6 +323,12 @@ def _older_coordinator(state: PartitionState, row: Row) -> Finding:
             "__transaction_state recreated: not visible here",
         ),
     )
+
+
+def _earlier_marker(row: Row) -> str:
+    if row["previous_offset"] < 0:
+        return "a producer snapshot shows that an earlier marker had"
+    return f"the marker at offset {row['previous_offset']} has"
 
 
 def _admin_aborts(state: PartitionState) -> Iterator[RowPart]:

@@ -236,6 +236,14 @@ def test_a_marker_of_an_older_coordinator(tmp_path: Path) -> None:
     assert "abort by an operator, with epoch 0: no" in regressed.benign
 
 
+def test_a_marker_of_an_older_coordinator_than_one_in_a_snapshot(tmp_path: Path) -> None:
+    """The marker before it was deleted with the start of the log, so its offset is unknown."""
+    text = {100: "gone D 1 0 0-0 @98-98 T; gone M 1 0 C 4 @99; M 1 0 C 3 @100; plain @101"}
+    regressed = only(forged_findings(markers, tmp_path, text), "marker-coordinator-epoch-regressed")
+    shown = "has coordinator epoch 3, but a producer snapshot shows that an earlier marker had 4."
+    assert regressed.message.endswith(shown)
+
+
 def test_an_operator_may_have_written_coordinator_epoch_0(tmp_path: Path) -> None:
     text = "D 1 0 0-0 @0-0 T; M 1 0 C 4 @1; D 1 0 1-1 @2-2 T; M 1 0 A 0 @3"
     code = "marker-coordinator-epoch-regressed"
