@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters
@@ -259,7 +259,14 @@ def compare_copies(
 def replica_findings(comparison: Comparison) -> tuple[Finding, ...]:
     """Return the findings of all checks, the worst first, then in the order of the log."""
     findings = [finding for check in REPLICA_CHECKS for finding in check.findings(comparison)]
+    deletion = next((one.state.deletion for one in comparison.replicas if one.state.deletion), None)
+    if deletion is not None:
+        findings = [replace(one, severity=Severity.INFO, benign=_with_phrase(one, deletion)) for one in findings]
     return tuple(sorted(findings, key=_rank))
+
+
+def _with_phrase(finding: Finding, phrase: str) -> tuple[str, ...]:
+    return (*(other for other in finding.benign if other != phrase), phrase)
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, str]:

@@ -72,7 +72,7 @@ class ClusterInput:
     Attributes:
         cluster: name of its cluster.
         result: the result of the partition alone, with the deferred rows only.
-        markers: its transaction markers; None for a transaction coordinator's log.
+        markers: its transaction markers; None for a transaction coordinator's log, and if its topic was deleted.
         history: what the transaction coordinator wrote, None for another partition.
         commits: what the group coordinator wrote, None for another partition.
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
@@ -122,6 +122,8 @@ def _completed(
     if is_coordinator(state):
         spill = _RowSpill(COORDINATOR_TRANSACTIONS)
         return replace(cluster_input, history=coordinator_history(state, spill.add)), spill.rows()
+    if state.deletion is not None:  # coordinators owe it no marker, and what it has may be incomplete
+        return cluster_input, {}
     markers = PartitionMarkers.of(state)
     if not has_coordinators:
         markers = replace(markers, markers=markers.markers[:0])  # only transaction coordinators need them

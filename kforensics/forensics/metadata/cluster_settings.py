@@ -26,7 +26,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterSetting", "cluster_settings_in", "newest_time_in", "release_in"]
+__all__ = ["ClusterSetting", "cluster_settings_in", "deleted_topics_in", "newest_time_in", "release_in"]
 
 BROKER_RESOURCE = 4
 RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
@@ -79,6 +79,16 @@ def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:
         newest[value["brokerId"]] = max(levels, default=0)
     oldest = min(newest.values(), default=0)
     return max((release for level, release in RELEASES.items() if level <= oldest), default=None)
+
+
+def deleted_topics_in(partition: Partition) -> dict[str, int]:
+    """Return when topics were deleted, in ms by topic id, as far as a metadata log shows it.
+
+    Raises:
+        InputError: the metadata log cannot be read.
+    """
+    records = metadata_records([partition], ("RemoveTopicRecord",))
+    return {value["topicId"]: timestamp for timestamp, _, value in records if timestamp is not None}
 
 
 def newest_time_in(partition: Partition) -> int | None:

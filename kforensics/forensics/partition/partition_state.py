@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.observations import Observed, observations_of, sum_observations
+from kforensics.forensics.core.observations import Observed, sum_observations
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import NO_TIME, AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
+from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, has_replaced_segment, logs_in
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_summary import LogSummary
@@ -27,6 +28,7 @@ from kforensics.forensics.partition.partition_files import (
     Partition,
     is_recreated,
 )
+from kforensics.forensics.partition.topic_deletion import deletion_during_copy
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["CONSUMER_OFFSETS", "MERGED_IN_COPY", "PartitionState", "compacted_elsewhere"]
 
 MERGED_IN_COPY = "missing segment that the cleaner merged while the files were copied"
-# Gaps inside segments from which on a cleaner is more likely than a loss.
-LEAST_GAPS = 3
 
 
 @dataclass(frozen=True)  # no slots: cached properties
@@ -184,7 +184,7 @@ class PartitionState:
         which may leave no trace but the policy of the topic.
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
-            shows_cleaning = _has_replaced_segment(self) or _has_gaps_of_a_cleaner(self)
+            shows_cleaning = has_replaced_segment(self.partition) or has_gaps_of_a_cleaner(self.partition, self.log)
             return self.rules.compaction is None and _partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 
@@ -202,7 +202,7 @@ class PartitionState:
 
     def other_logs(self, *states: str) -> Iterator[FoundFile]:
         """Yield the ``.log`` files in some of the states that files may have beside LIVE."""
-        return (file for file in self.partition.others if file.kind == "log" and file.state in states)
+        return logs_in(self.partition, *states)
 
     @cached_property
     def _around_merged_segments(self) -> tuple[IntArray, IntArray]:
@@ -280,6 +280,11 @@ class PartitionState:
         """
         return np.concatenate([NO_TRANSACTIONS, *self.transaction_store])
 
+    @cached_property
+    def deletion(self) -> str | None:
+        """How the deletion of its topic explains what is missing in its copy; None if it does not."""
+        return deletion_during_copy(self.partition, self.rules)
+
     @property
     def checks_sequences(self) -> bool:
         """Whether sequence numbers are meaningful: the group coordinator starts each of its batches at 0."""
@@ -319,10 +324,11 @@ class PartitionState:
         """
         first, last = offsets or (None, None)
         producer_id, producer_epoch = producer or (None, None)
+        severity = code.severity if severity is None else severity
         return Finding(
             code=code,
             message=message,
-            severity=code.severity if severity is None else severity,
+            severity=severity if self.deletion is None else Severity.INFO,
             first_offset=first,
             last_offset=last,
             producer_id=producer_id,
@@ -331,7 +337,7 @@ class PartitionState:
             position=at[1] if at and at[0] >= 0 else None,
             evidence=evidence or {},
             exactness=exactness,
-            benign=benign,
+            benign=benign if self.deletion is None else (*benign, self.deletion),
             cause=cause,
         )
 
@@ -374,24 +380,3 @@ def _partly_compacted(state: PartitionState) -> str | None:
         batches = partially_compacted.that("holds", "hold")
         return f"{missing} offsets are missing, and {batches} fewer records than offsets"
     return None
-
-
-def _has_replaced_segment(state: PartitionState) -> bool:
-    """Whether a segment has a file marked for deletion beside its own: the cleaner has replaced it.
-
-    Rule: ``LocalLog.replaceSegments``.
-    """
-    bases = {segment.base_offset for segment in state.partition.segments}
-    return any(file.base_offset in bases for file in state.other_logs(DELETED))
-
-
-def _has_gaps_of_a_cleaner(state: PartitionState) -> bool:
-    """Whether batches are missing inside segments in several places, but not in the active one, as no cleaner reads it.
-
-    A lost segment leaves a gap between two others, and lost bytes leave damage.
-    """
-    gaps = observations_of(state.log.observations, Observed.OFFSET_GAP)
-    bases = np.array([segment.base_offset or 0 for segment in state.partition.segments], "i8")
-    inside = gaps["previous"] + 1 > bases[gaps["segment"]]
-    is_active = gaps["segment"][inside] == len(bases) - 1
-    return len(is_active) >= LEAST_GAPS and not is_active.any() and not state.log.damage
