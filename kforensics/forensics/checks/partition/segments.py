@@ -203,17 +203,19 @@ def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Find
 def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
     """Return the finding about a segment from before the log start, which is not read."""
     base = file.base_offset or 0
+    is_running = not state.partition.log_dir.clean_shutdown
+    # No consumer can read what is below the log start offset.
+    is_below_start = is_running and max(first_checkpointed_epoch(state.partition), _checkpointed_start(state)) >= start
     finding = state.finding(
         CODES["segment-missing"],
         f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: "
         f"{_why_left(state)}. The file is not analyzed.",
-        severity=Severity.WARNING,
+        severity=Severity.INFO if is_below_start else Severity.WARNING,
         offsets=(base, start - 1),
         evidence={"superseded": file.path},
         exactness=Exactness.APPROXIMATE,
         benign=_of_deletion(state, start),
     )
-    is_running = not state.partition.log_dir.clean_shutdown
     return replace(finding, path=file.path, remedy=COPY_AGAIN if is_running else COPY_INTO_EMPTY)
 
 
@@ -236,10 +238,14 @@ def _sign_of_deletion(state: PartitionState, start: int) -> str:
     first_epoch = first_checkpointed_epoch(state.partition)
     if first_epoch >= start:
         return f"the leader epochs begin at offset {first_epoch}"
-    log_start = state.partition.checkpoint(LOG_START) or 0
+    log_start = _checkpointed_start(state)
     if log_start >= start:
         return f"the log starts at offset {log_start} by its checkpoint"
     return "all segments before the gap lack an index"
+
+
+def _checkpointed_start(state: PartitionState) -> int:
+    return state.partition.checkpoint(LOG_START) or 0
 
 
 def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:
