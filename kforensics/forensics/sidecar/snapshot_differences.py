@@ -20,6 +20,7 @@ from kforensics.forensics.partition.producer_history import ProducerMarkerArray,
 from kforensics.forensics.partition.snapshot_records import SnapshotEntries
 from kforensics.forensics.replay.boundary import BoundaryKind
 from kforensics.forensics.sidecar.aborted_entries import first_available_offset
+from kforensics.forensics.sidecar.file_times import lag_of_follower
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = [
@@ -296,8 +297,9 @@ class _BenignCauses:
         """Return how long each producer was idle before its last marker if the snapshot knows only that, else NOTHING.
 
         The broker had forgotten the producer by then. A coordinator sends a marker again if it was stopped before all
-        brokers had confirmed it. A broker that recovers a log loads the snapshot before without the producers that have
-        expired by then, and reads the marker after that. Rule: ``ProducerStateManager.loadFromSnapshot``.
+        brokers had confirmed it. A broker that loads a log loads the snapshot before without the producers that have
+        expired by then. It reads the marker after that, or fetches it later than other replicas did, because it was
+        stopped. Rule: ``ProducerStateManager.loadFromSnapshot``.
         """
         pairs, marker = self.pairs, self._last_markers()
         offsets, last = marker["marker_offset"], pairs["stored_last_offset"]
@@ -306,7 +308,8 @@ class _BenignCauses:
         only_marker &= pairs["stored_producer_epoch"] == pairs["expected_producer_epoch"]
         earlier = markers_before(self.state, pairs["producer_id"], offsets)["marker_timestamp"]
         read = now_ms if self._was_recovered(now_ms) else NOTHING
-        idle = np.maximum(marker["marker_timestamp"], read) - np.maximum(earlier, self._data_timestamps())
+        appended = marker["marker_timestamp"] + lag_of_follower(self.state, offsets)
+        idle = np.maximum(appended, read) - np.maximum(earlier, self._data_timestamps())
         is_last = pairs["expected_last_offset"] < offsets
         known: IntArray = np.where(only_marker & is_last, idle, NOTHING)
         return known

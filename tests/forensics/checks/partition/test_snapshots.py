@@ -261,11 +261,41 @@ def test_a_broker_that_recovers_a_log_forgets_who_was_idle_until_then(
     known = SnapshotEntry(1, 0, -1, -1, 0, marker, 1) if expected else snapshot_entries(log)[0]
     folder = forge(tmp_path, log, snapshots={5: [known]})
     taken_at(folder, 5, NOW + recovered_ms)
-    appended = (NOW + appended_ms) / 1000
-    os.utime(file_of(folder, 5), (appended, appended))
+    for base, time_ms in ((0, 3), (4, 2_700), (5, appended_ms)):
+        os.utime(file_of(folder, base), ((NOW + time_ms) / 1000,) * 2)
     state = state_under(tmp_path)
     compared = replace(state, rules=replace(state.rules, as_of_ms=NOW + DAY_MS))
     assert key_facts([finding for finding in findings(compared) if finding.first_offset == 5]) == expected
+
+
+@pytest.mark.parametrize(
+    ("written_ms", "last_written_ms", "expiry", "expected"),
+    [
+        (13_000, 14_000, 6_000, []),
+        (8_900, 14_000, 6_000, []),
+        (8_700, 14_000, 6_000, [STATE]),
+        (13_000, 14_000, DAY_MS, [STATE]),
+        (13_000, DAY_MS, 6_000, [STATE]),
+    ],
+    ids=["late", "just late enough", "not that late", "longer expiry", "times not kept"],
+)
+def test_a_follower_that_was_stopped_forgets_who_was_idle_until_it_catches_up(
+    tmp_path: Path, written_ms: int, last_written_ms: int, expiry: int, expected: list[str]
+) -> None:
+    """A broker of 4.3.1 was killed, and loaded its log 6 s after the data; later it fetched the marker sent again."""
+    marker = NOW + 3_270
+    log = {
+        0: "D 1 0 0-2 @0-2 T; M 1 0 C 2 @3",
+        4: f"M 1 0 C 3 @4 ts {marker}; plain @5 ts {NOW + 6_000}",
+        6: f"plain @6 ts {NOW + 14_000}",
+    }
+    folder = forge(tmp_path, log, snapshots={6: [SnapshotEntry(1, 0, -1, -1, 0, marker, 3)]})
+    for base, time_ms in ((0, 3), (4, written_ms), (6, last_written_ms)):
+        os.utime(file_of(folder, base), ((NOW + time_ms) / 1000,) * 2)
+    taken_at(folder, 6, NOW + 14_000)
+    (partition,) = partitions_under(tmp_path)
+    state = examine(partition, Rules(NOW + DAY_MS, pid_expiry_ms=expiry))
+    assert [one.code.name for one in findings(state) if one.first_offset == 6] == expected
 
 
 @pytest.mark.parametrize(
