@@ -144,15 +144,16 @@ def _message(difference: TransactionDifference) -> str:
 def _regressed(comparison: Comparison, reported: set[int]) -> Iterator[Finding]:
     """Yield replicas whose last stable offset is below that of another replica that ends at the same offset.
 
-    Each broker deletes old segments by itself. A log that starts above the last stable offset of another one has
-    nothing that could be compared with it.
+    Each broker deletes old segments by itself. A log that starts after the first offset of the transaction that blocks
+    another one has never had all of it, or has forgotten it.
     """
     stable = {replica.number: _last_stable_offset(replica) for replica in comparison.live}
     for replica in comparison.live:
         same_end = [
             other
             for other in comparison.live
-            if other.end == replica.end and other.state.local_log_start_offset <= stable[replica.number]
+            if other.end == replica.end
+            and (other is replica or other.state.local_log_start_offset <= _first_open_offset(replica))
         ]
         best = max(same_end, key=lambda other: stable[other.number])
         high, low = stable[best.number], stable[replica.number]
@@ -180,8 +181,12 @@ def _cause(comparison: Comparison, first: Replica, second: Replica, reported: se
 
 def _last_stable_offset(replica: Replica) -> int:
     """Return the last stable offset if everything is replicated; only transactions without a marker block it."""
-    blocked = int(replica.state.open_transactions["first_offset"].min(initial=replica.end))
-    return max(blocked, replica.state.local_log_start_offset)
+    return max(_first_open_offset(replica), replica.state.local_log_start_offset)
+
+
+def _first_open_offset(replica: Replica) -> int:
+    """Return the first offset of the oldest open transaction, the log end offset if there is none."""
+    return int(replica.state.open_transactions["first_offset"].min(initial=replica.end))
 
 
 CHECK = Check("transaction_state", CODES, findings)

@@ -122,6 +122,17 @@ def test_brokers_that_delete_old_segments_at_different_times_are_silent(tmp_path
     assert list(findings(compare(tmp_path))) == []
 
 
+@pytest.mark.parametrize(("first_open", "expected"), [(1, []), (2, [(REGRESSED, 2)])])
+def test_a_replica_that_began_after_the_start_of_an_open_transaction_does_not_have_it(
+    tmp_path: Path, first_open: int, expected: list[tuple[str, int]]
+) -> None:
+    """A follower of 3.3.2 was stopped while records were deleted: it went on at the new log start, in a transaction."""
+    batches = [f"D 1 0 0-0 @{base} T" if base == first_open else f"plain @{base}" for base in range(4)]
+    forged(tmp_path, ("; ".join(batches), {"log_start": 2}), ({2: "plain @2; plain @3"}, {"log_start": 2}))
+    results = [finding for finding in findings(compare(tmp_path)) if finding.code.name == REGRESSED]
+    assert [(finding.code.name, finding.first_offset) for finding in results] == expected
+
+
 def test_data_of_an_open_transaction_that_is_gone_is_found(tmp_path: Path) -> None:
     """The cleaner removes nothing of an open transaction."""
     forged(
