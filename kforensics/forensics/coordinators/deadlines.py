@@ -16,6 +16,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 __all__ = [
     "NO_TIMEOUT",
+    "coordinator_log_ends",
     "copied_at",
     "has_unreadable_state",
     "is_awaited",

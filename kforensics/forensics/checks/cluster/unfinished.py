@@ -13,6 +13,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
+    coordinator_log_ends,
     copied_at,
     is_overdue,
     is_stuck,
@@ -27,6 +28,7 @@ from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.core.rules import COPY_MS
 from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
@@ -78,7 +80,12 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     overdue = np.flatnonzero(is_overdue(cluster))
     seen = seen_until(cluster)[ids["coordinator"]]
     was_alive = (seen > transaction_deadlines(cluster))[overdue]
-    yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, was_alive=was_alive)
+    # A running broker's other files may have been copied later, when the transaction had ended.
+    is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
+    is_running = ~np.append(is_stopped, True)[ids["coordinator"]]
+    may_have_ended = (is_running & (coordinator_log_ends(cluster)[ids["coordinator"]] - seen <= COPY_MS))[overdue]
+    more = {"was_alive": was_alive, "may_have_ended": ~was_alive & may_have_ended}
+    yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, **more)
     yield from _excessive(cluster)
 
 
@@ -123,14 +130,16 @@ def _named(lacking: list[str]) -> str:
 
 def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
     duration = cluster.rules.as_of_ms - row["start"]
+    ongoing = f"has been ongoing for {format_duration(duration)}, since {format_time(row['start'])}"
+    if row["may_have_ended"]:
+        ongoing = f"was ongoing when its coordinator's log was copied, since {format_time(row['start'])}"
     return cluster.at_coordinator(
         row,
         CODES["txnlog-ongoing-overdue"],
         f"The transaction of {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['producer_epoch']}) "
-        f"has been ongoing for {format_duration(duration)}, since {format_time(row['start'])}; its timeout is "
-        f"{format_duration(row['timeout_ms'])}.",
+        f"{ongoing}; its timeout is {format_duration(row['timeout_ms'])}.",
         producer=(row["producer_id"], row["producer_epoch"]),
-        severity=None if row["was_alive"] else Severity.WARNING,
+        severity=None if row["was_alive"] else Severity.INFO if row["may_have_ended"] else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
             "lasts_ms": duration,
@@ -139,7 +148,8 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
         },
         benign=(
             "producer of a two-phase commit: no",
-            "coordinator down, or its log copied before the other files: not visible in a log",
+            f"its log copied before other files: {'possible' if row['may_have_ended'] else 'no'}",
+            "coordinator down: not visible in a log",
             f"brokers stopped, or copied, before its timeout: {'no' if row['was_alive'] else 'possible'}",
         ),
     )
