@@ -168,6 +168,16 @@ def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
     assert [found_here[code] for code in FOLLOWS] == severities_then
 
 
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "warning")])
+def test_a_copy_may_lack_the_marker_without_which_the_last_stable_offset_is_lower(
+    tmp_path: Path, clean_shutdown: bool, severity: str
+) -> None:
+    """The cleaner of a broker of 4.2.1 merged the segment with the marker while the files were copied."""
+    log = {0: OLD_FIRST, 10: "plain @10-15", 16: "D 2 0 0-0 @16 T; M 2 0 A 3 @17; plain @18"}
+    partition = forge(tmp_path, log, first_dirty=16, clean_shutdown=clean_shutdown)
+    assert severities(partition)["txnindex-lso-mismatch"] == severity
+
+
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "critical")])
 def test_a_copy_may_lack_the_marker_of_an_entry_that_its_transaction_index_has(
     tmp_path: Path, clean_shutdown: bool, severity: str
