@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from kforensics.forensics.coordinators.absorbed_data import own_commit
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.deadlines import is_awaited
@@ -22,7 +23,8 @@ def is_overridden(cluster: Cluster, place: Place, finding: Finding) -> bool:
     """Return whether the coordinators disprove a finding.
 
     A transaction does not hang if a coordinator will end it. An abort is not an operator's if a coordinator sent it.
-    A write is not late if its transaction had begun. How long a transaction lasted is known from its coordinator.
+    A write is not late if its transaction had begun. How long a transaction lasted is known from its coordinator. What
+    a later transaction of its producer committed is not foreign if it was to be committed.
 
     Args:
         cluster: the cluster.
@@ -84,6 +86,16 @@ def _was_timed(cluster: Cluster, partition: int, finding: Finding) -> bool:
     return bool(is_timed.all()) or (isinstance(lasted, int) and lasted <= int(allowed) + cluster.rules.clock_skew_ms)
 
 
+def _was_committed(cluster: Cluster, partition: int, finding: Finding) -> bool:
+    """Return whether all that the COMMIT at the end of a transaction committed was to be committed."""
+    listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
+    rows = listed[np.isin(listed["marker"], _markers_at(cluster, partition, "first_offset", finding))]
+    begun = cluster.coordinators.transactions[rows["transaction"][rows["is_exact"]]]
+    ends = markers[rows["marker"][rows["is_exact"]]] if len(rows) else markers[:0]
+    pairs = [(end, int(one["data_epoch"]), int(one["start"])) for end, one in zip(ends, begun, strict=True)]
+    return bool(pairs) and all(own_commit(cluster, *pair) is not None for pair in pairs)
+
+
 def _markers_at(cluster: Cluster, partition: int, field: str, finding: Finding) -> IntArray:
     """Return the indexes of the markers of a partition whose field is the first offset of a finding."""
     markers = cluster.marker_join.markers
@@ -95,6 +107,7 @@ _OVERRIDES: Mapping[str, Callable[[Cluster, int, Finding], bool]] = {
     "marker-admin-abort": _was_sent,
     "txn-duration-excessive": _was_timed,
     "txn-write-after-marker": _had_begun,
+    "txn-foreign-data-absorbed": _was_committed,
 }
 # Codes of the findings that a coordinator may disprove.
 OVERRIDDEN = frozenset(_OVERRIDES)

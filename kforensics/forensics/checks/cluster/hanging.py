@@ -13,6 +13,7 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
+from kforensics.forensics.coordinators.absorbed_data import own_commit
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
@@ -41,6 +42,10 @@ CODES = by_name(
             "expired, the transaction hangs all the same."
         ),
     ),
+)
+LATE_COMMIT = (
+    "No action on the data: read_committed consumers have received it, only later than that in the other partitions of "
+    "its transaction. See atomicity-marker-missing for why its own marker is missing."
 )
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {
@@ -186,18 +191,25 @@ def absorbing(cluster: Cluster, certain: IntArray) -> IntArray:
 
 
 def _foreign(cluster: Cluster, row: Row) -> PlacedFinding:
+    committed = own_commit(cluster, row, row["begun_epoch"], row["start"])
+    own = "" if committed is None else f" Its own transaction was committed as well, at {format_time(committed)}."
     return cluster.at_partition(
         row["partition"],
         SHARED_CODES["txn-foreign-data-absorbed"],
         f"The COMMIT at offset {row['marker_offset']} committed data of producer {row['producer_id']} from offset "
         f"{row['first_offset']} with epoch {row['lowest_epoch']} at {format_time(row['first_timestamp'])}, but "
         f"{cluster.id_name(row)!r} began the transaction with epoch {row['begun_epoch']} at "
-        f"{format_time(row['start'])}.",
+        f"{format_time(row['start'])}.{own}",
+        severity=None if committed is None else Severity.INFO,
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(row["producer_id"], row["data_epoch"]),
         at=(row["segment"], row["position"]),
         evidence={"marker_offset": row["marker_offset"], "lowest_epoch": row["lowest_epoch"]},
-        benign=("broker clocks differ, timestamps set by clients: no",),
+        benign=(
+            "broker clocks differ, timestamps set by clients: no",
+            f"the data was to be committed: {'no' if committed is None else 'yes, only its marker is missing here'}",
+        ),
+        remedy=None if committed is None else LATE_COMMIT,
     )
 
 

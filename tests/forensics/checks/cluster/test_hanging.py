@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.core.findings import Exactness
+import kforensics
+from kforensics.forensics.core.findings import Exactness, Severity
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import file_of, forge, keep_times, patch
@@ -120,6 +121,32 @@ def test_a_marker_from_before_the_decision_may_be_another_one(tmp_path: Path, ma
     data = f"D 7 0 0-0 @0-0 T {at(4_999)}; M 7 0 C 0 @1 {at(marker_ms)}"
     forge(tmp_path, data, log_append_time=True)
     assert codes_in(cluster_under(tmp_path)).keys() == codes
+
+
+# With transaction version 2: the first transaction has no marker in the partition, the next one is committed.
+FIRST = "a Ongoing 7 0 tv 2 {t-0} t 10; a %s 7 1 tv 2 {t-0} t 20; a %s 7 1 tv 2 t 30"
+NEXT = "a Ongoing 7 1 tv 2 {t-0} t 40; a PrepareCommit 7 2 tv 2 {t-0} t 50; a CompleteCommit 7 2 tv 2 t 60"
+BOTH = f"D 7 0 0-0 @0-0 T {at(11)}; D 7 1 0-0 @1-1 T {at(41)}; M 7 2 C 0 @2 {at(51)}; M 8 0 C 0 @3 {at(100_000)}"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "severity"), [("Commit", Severity.INFO), ("Abort", Severity.CRITICAL), (None, Severity.CRITICAL)]
+)
+def test_absorbed_data_that_was_to_be_committed_changes_nothing_for_consumers(
+    tmp_path: Path, outcome: str | None, severity: Severity
+) -> None:
+    """Only later than in the other partitions. Without a decision on it, it is a late write."""
+    first = f"{FIRST % (f'Prepare{outcome}', f'Complete{outcome}')}; " if outcome else ""
+    forge_coordinator(tmp_path / "broker-1", f"a Empty 7 {0 if outcome else 1} tv 2 t 1; {first}{NEXT}")
+    forge(tmp_path / "broker-1", BOTH)
+    forge(tmp_path / "broker-2", BOTH, node_id=2)
+    rows = kforensics.audit(str(tmp_path), as_of=NOW + 200_000).findings.to_pylist()
+    absorbed = [row for row in rows if row["code"] == "txn-foreign-data-absorbed"]
+    assert {row["severity"] for row in absorbed} == {str(severity)}
+    assert ("Its own transaction was committed as well, at 2023-11-14 22:13:20 UTC." in absorbed[0]["message"]) is (
+        severity is Severity.INFO
+    )
+    assert len(absorbed) == (1 if severity is Severity.INFO else 2)
 
 
 # A transaction of an id, its marker, and data that came after it.
