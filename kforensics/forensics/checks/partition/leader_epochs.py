@@ -76,7 +76,8 @@ CODES = by_name(
             "more than necessary."
         ),
         benign=(
-            "The cluster once returned to an older inter-broker protocol. The log of a follower began again after the "
+            "The cluster once returned to an older inter-broker protocol, or the topic to an older message format: the "
+            "broker then deletes the file, and the severity is info. The log of a follower began again after the "
             "checkpoint had been copied; the severity is info then."
         ),
     ),
@@ -160,17 +161,25 @@ def _read(state: PartitionState) -> _Checkpoint | None:
 
 
 def _without_file(state: PartitionState) -> Iterator[Finding]:
-    """Yield a finding if the file is missing, unless apparently only the segments were copied."""
+    """Yield a finding if the file is missing, unless apparently only the segments were copied.
+
+    A broker deletes the file as soon as its topic has an older message format, before there is a batch of it; brokers
+    of 3.7 and newer, which have ids for their log directories, ignore such a setting. Rule:
+    ``Log.maybeCreateLeaderEpochCache`` and ``LogConfig.shouldIgnoreMessageFormatVersion``.
+    """
     runs, partition = _cached(state.log), state.partition
+    may_have_old_format = partition.log_dir.directory_id is None
+    old_format = f"older message format since the last batch: {'possible' if may_have_old_format else 'no'}"
     if len(runs) and (partition.snapshots or partition.topic_id is not None):
         first, last = runs[0], runs[-1]
         yield state.finding(
             CODES["leader-epoch-missing"],
             f"{FILE} is missing, although the batches have leader epochs {first['leader_epoch']} to "
             f"{last['leader_epoch']}.",
+            severity=Severity.INFO if may_have_old_format else None,
             at=(int(first["segment"]), int(first["position"])),
             offsets=(int(first["first_offset"]), int(last["last_offset"])),
-            benign=("only the segments were copied: no, other files of the partition exist", OLD_FORMAT),
+            benign=("only the segments were copied: no, other files of the partition exist", old_format),
         )
 
 

@@ -217,6 +217,15 @@ def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]
 
 
+def test_a_broker_deletes_the_file_as_soon_as_its_topic_has_an_older_message_format(tmp_path: Path) -> None:
+    """A broker of 2.8 does, before there is a batch of that format; brokers with an id of the directory do not."""
+    older = {f"t-0/{NAME}": None, "meta.properties": b"broker.id=1\nversion=0\n"}
+    forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced=older)
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(MISSING, Severity.INFO, 0)]
+    assert finding.benign[-1] == "older message format since the last batch: possible"
+
+
 def test_a_copy_of_the_segments_alone_misses_nothing(tmp_path: Path) -> None:
     folder = forge(tmp_path, LOG, leader_epochs=EPOCHS)
     for path in (*folder.glob("*.snapshot"), folder / NAME, folder / "partition.metadata"):
