@@ -6,9 +6,9 @@ What a user gives comes first, then the metadata log, then what the files prove.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
@@ -29,8 +29,9 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,
+    KnownTopics,
     cluster_settings_in,
-    deleted_topics_in,
+    known_topics_in,
     newest_time_in,
     release_in,
 )
@@ -43,6 +44,7 @@ from kforensics.parsers.log.log_rows import Place
 __all__ = ["SettingEvidence", "rows_in_force", "rules_by_evidence", "setting_evidence", "setting_rows"]
 
 LogDirs = frozenset[str | None]
+NO_TOPICS = KnownTopics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class SettingEvidence:
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
         remote_logs: what a log of the metadata of remote storage shows.
-        deleted_topics: when topics were deleted, in ms by topic id, in the metadata log.
+        topics: what the metadata log shows of topics.
     """
 
     member: PartitionMembership
@@ -69,7 +71,7 @@ class SettingEvidence:
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
     remote_logs: tuple[RemoteLog, ...] = ()
-    deleted_topics: Mapping[str, int] = field(default_factory=dict)
+    topics: KnownTopics = NO_TOPICS
 
 
 def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | None:
@@ -88,7 +90,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
             configured = tuple(cluster_settings_in([partition]))
             release, running_ms = release_in([partition]), newest_time_in(partition)
             evidence = replace(evidence, configured=configured, release=release, running_ms=running_ms)
-            evidence = replace(evidence, deleted_topics=deleted_topics_in(partition))
+            evidence = replace(evidence, topics=known_topics_in(partition))
         elif partition.place.topic == REMOTE_LOG_METADATA:
             evidence = replace(evidence, remote_logs=remote_logs_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:
@@ -121,18 +123,19 @@ def rules_by_evidence(
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
-    deleted_topics = dict(rules.deleted_topics)
+    deleted, unreplicated = dict(rules.deleted_topics), [*rules.unreplicated_topics]
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
         for one in of_cluster:
-            deleted_topics |= one.deleted_topics
+            deleted |= one.topics.deleted
+        unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
     known = _with(rules, [*settings, *defaults])
     remote = {**_by_partition(remote_logs), **rules.remote_logs}
-    return replace(known, remote_logs=remote, deleted_topics=deleted_topics)
+    return replace(known, remote_logs=remote, deleted_topics=deleted, unreplicated_topics=tuple(unreplicated))
 
 
 def _remote_logs(

@@ -67,6 +67,7 @@ class Rules:
             ``pid_expiry_ms``; None otherwise.
         remote_logs: what is known of remote storage, by topic id and partition; several for copies of a cluster.
         deleted_topics: when topics were deleted, in ms by topic id, as far as metadata logs show it.
+        unreplicated_topics: ids of the topics whose partitions have never had a follower, as far as they show it.
     """
 
     as_of_ms: int
@@ -89,6 +90,7 @@ class Rules:
     least_pid_expiry_ms: int | None = None
     remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
     deleted_topics: Mapping[str, int] = field(default_factory=dict, hash=False)
+    unreplicated_topics: tuple[str, ...] = ()
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
         """Return the limits in a log directory, by the settings that are for it.

@@ -6,7 +6,7 @@ a value removes the setting. The settings of a topic are removed with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kforensics.forensics.core.broker_settings import (
@@ -26,10 +26,11 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterSetting", "cluster_settings_in", "deleted_topics_in", "newest_time_in", "release_in"]
+__all__ = ["ClusterSetting", "KnownTopics", "cluster_settings_in", "known_topics_in", "newest_time_in", "release_in"]
 
 BROKER_RESOURCE = 4
 RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
+TOPIC_RECORDS = ("PartitionRecord", "PartitionChangeRecord", "RemoveTopicRecord")
 # With which settings the topics of coordinators were created: ``TransactionStateManager.transactionTopicConfigs``.
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
@@ -81,14 +82,33 @@ def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:
     return max((release for level, release in RELEASES.items() if level <= oldest), default=None)
 
 
-def deleted_topics_in(partition: Partition) -> dict[str, int]:
-    """Return when topics were deleted, in ms by topic id, as far as a metadata log shows it.
+class KnownTopics(NamedTuple):
+    """What a metadata log shows of topics.
+
+    Attributes:
+        deleted: when topics were deleted, in ms by topic id.
+        unreplicated: ids of the topics whose partitions have never had more than one replica, sorted.
+    """
+
+    deleted: Mapping[str, int] = {}
+    unreplicated: tuple[str, ...] = ()
+
+
+def known_topics_in(partition: Partition) -> KnownTopics:
+    """Return what a metadata log shows of topics.
 
     Raises:
         InputError: the metadata log cannot be read.
     """
-    records = metadata_records([partition], ("RemoveTopicRecord",))
-    return {value["topicId"]: timestamp for timestamp, _, value in records if timestamp is not None}
+    deleted: dict[str, int] = {}
+    most_replicas: dict[str, int] = {}
+    for timestamp, kind, value in metadata_records([partition], TOPIC_RECORDS):
+        topic_id = value["topicId"]
+        if kind != "RemoveTopicRecord":
+            most_replicas[topic_id] = max(most_replicas.get(topic_id, 0), len(value["replicas"] or ()))
+        elif timestamp is not None:
+            deleted[topic_id] = timestamp
+    return KnownTopics(deleted, tuple(sorted(topic_id for topic_id, most in most_replicas.items() if most == 1)))
 
 
 def newest_time_in(partition: Partition) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.rules import DAY_MS, Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
+from lab.places import SAMPLES
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, log_end_offset, patch, snapshot_entries
 from tests.forensics.partition_states import each_sample, partitions_under, random_leader_log, state_under
@@ -329,6 +331,24 @@ def test_a_follower_whose_producers_had_expired_truncates_without_reading_the_lo
     """A broker of 4.4.0 truncated the marker at 3, so that the transaction was open again until the next one."""
     forge(tmp_path, f"plain @0; D 1 0 0-1 @1-2 T; {marker}", snapshots={3: entries}, leader_epochs=epochs)
     assert (OPEN, severity) in key_facts(found_in(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("sample", "topic", "is_follower"),
+    [("deletion", "retention-size", False), ("replication", "durable", True)],
+)
+def test_without_followers_no_log_was_truncated(tmp_path: Path, sample: str, topic: str, *, is_follower: bool) -> None:
+    source = SAMPLES / sample / "broker-1"
+    shutil.copytree(source / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
+    metadata = {"t-0/partition.metadata": next(source.glob(f"{topic}-*/partition.metadata")).read_bytes()}
+    log = "plain @0; D 1 0 0-1 @1-2 T; M 1 0 A 1 @3"
+    forge(tmp_path, log, snapshots={3: []}, leader_epochs={0: 0, 3: 1}, replaced=metadata)
+    partitions = partitions_under(tmp_path)
+    (partition,) = (one for one in partitions if one.place.topic == "t")
+    rows = findings(examine(partition, rules_for(Rules(NOW + DAY_MS), (), partitions)))
+    (opened,) = (one for one in rows if one.code.name == OPEN and one.first_offset == 3)
+    assert any("truncated by a follower" in phrase for phrase in opened.benign) is is_follower
+    assert opened.severity is (Severity.WARNING if is_follower else Severity.CRITICAL)
 
 
 @pytest.mark.parametrize(("topic_id", "expected"), [(None, []), ("AAAAAAAAAAAAAAAAAAAAAQ", [MISSING])])
