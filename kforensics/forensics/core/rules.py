@@ -65,6 +65,8 @@ class Rules:
         topic_settings: known settings of topics; no limit follows from them.
         least_pid_expiry_ms: the shortest ``producer.id.expiration.ms`` that agrees with the files, if they alone prove
             ``pid_expiry_ms``; None otherwise.
+        shown_pid_expiry_ms: the shortest one that agrees with the files of any log directory that prove one; brokers
+            of a cluster usually have the same.
         remote_logs: what is known of remote storage, by topic id and partition; several for copies of a cluster.
         deleted_topics: when topics were deleted, in ms by topic id, as far as metadata logs show it.
         unreplicated_topics: ids of the topics whose partitions have never had a follower, as far as they show it.
@@ -88,6 +90,7 @@ class Rules:
     settings: tuple[Setting, ...] = ()
     topic_settings: tuple[Setting, ...] = ()
     least_pid_expiry_ms: int | None = None
+    shown_pid_expiry_ms: int | None = None
     remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
     deleted_topics: Mapping[str, int] = field(default_factory=dict, hash=False)
     unreplicated_topics: tuple[str, ...] = ()
@@ -109,7 +112,10 @@ class Rules:
         expiry = self._setting(PRODUCER_EXPIRY, log_dir)
         settings = tuple(setting for setting in self.settings if setting.is_for(log_dir))
         least = expiry.lower_bound if expiry else None
-        return replace(self, **limits, settings=settings, topic_settings=of_topic, least_pid_expiry_ms=least)
+        bounds = (one.lower_bound for one in self.settings if one.name == PRODUCER_EXPIRY)
+        shown = min((bound for bound in bounds if bound is not None), default=self.shown_pid_expiry_ms)
+        limits |= {"least_pid_expiry_ms": least, "shown_pid_expiry_ms": shown}
+        return replace(self, **limits, settings=settings, topic_settings=of_topic)
 
     def across(self, log_dirs: Iterable[str | None]) -> Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""

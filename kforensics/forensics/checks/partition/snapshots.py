@@ -115,7 +115,7 @@ CODES = by_name(
     ),
 )
 
-NOTHING = -1
+NOTHING, NEVER = -1, 1 << 62
 # Shorter times are no sign of an expiry: a broker may have lost the state that it had before it restarted.
 LEAST_IDLE_MS = 5_000
 # A broker looks for expired producers every ten minutes (producer.id.expiration.check.interval.ms).
@@ -324,9 +324,10 @@ class _ComparedSnapshot:
         """Return whether an expiry shorter than the default explains what the snapshot has and lacks.
 
         It may still be shorter than what other snapshots prove. An empty snapshot may also have lost its producers,
-        unless others prove that the expiry is shorter.
+        unless others prove that the expiry is shorter, if only on another broker.
         """
-        is_proven = self._state.rules.least_pid_expiry_ms is not None
+        rules = self._state.rules
+        is_proven = rules.least_pid_expiry_ms is not None or (rules.shown_pid_expiry_ms or NEVER) <= idle_time
         is_older = row["expected_last_timestamp"] < self._oldest_kept or (self._oldest_kept == NOTHING and is_proven)
         return is_older and idle_time >= LEAST_IDLE_MS and not self._is_expiry_known
 

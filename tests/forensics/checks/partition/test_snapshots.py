@@ -417,6 +417,27 @@ def test_an_empty_snapshot_where_others_prove_a_shorter_expiry(
     assert key_facts(list(findings(replace(state, partition=partition, rules=rules)))) == [(MISSING, severity)]
 
 
+@pytest.mark.parametrize(
+    ("log_dir", "lower_bound", "idle_ms", "severity"),
+    [
+        ("other", 3_464, 6_800, Severity.INFO),
+        ("other", 3_464, 4_900, Severity.WARNING),
+        ("other", 7_000, 6_800, Severity.WARNING),
+        ("other", None, 6_800, Severity.WARNING),
+    ],
+)
+def test_an_empty_snapshot_where_another_broker_has_a_shorter_expiry(
+    tmp_path: Path, log_dir: str, lower_bound: int | None, idle_ms: int, severity: Severity
+) -> None:
+    """Of three brokers of 4.2.1 with an expiry of 6 s, one had too few snapshots to show it."""
+    folder = forge(tmp_path, {0: "D 5 0 0-0 @0 N", 1: "plain @1"}, snapshots={1: []})
+    taken_at(folder, 1, NOW + idle_ms)
+    proven = Setting(PRODUCER_EXPIRY, "6929", "proof", log_dirs=frozenset([log_dir]), lower_bound=lower_bound)
+    (partition,) = partitions_under(tmp_path)
+    state = examine(partition, Rules(NOW + DAY_MS, settings=(proven,)))
+    assert key_facts(list(findings(state))) == [(MISSING, severity)]
+
+
 @pytest.mark.parametrize("entry", [WRITTEN._replace(timestamp=NOW + 1), WRITTEN._replace(coordinator_epoch=2)])
 def test_another_timestamp_or_coordinator_epoch_is_found(tmp_path: Path, entry: SnapshotEntry) -> None:
     forge(tmp_path, IDEMPOTENT, snapshots={3: [entry]})
