@@ -9,10 +9,11 @@ import numpy as np
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["lag_of_follower", "may_be_live", "time_of_copy", "vanished_indexes"]
+__all__ = ["lag_of_follower", "may_be_live", "moved_start", "time_of_copy", "vanished_indexes"]
 
 
 def may_be_live(state: PartitionState, segment: int) -> bool:
@@ -48,6 +49,17 @@ def lag_of_follower(state: PartitionState, offsets: IntArray) -> IntArray:
     lags = np.where(newest < 0, 0, np.maximum(written - newest, 0))  # message format 0 has no timestamps
     lag: IntArray = lags[np.maximum(segments["first_offset"].searchsorted(offsets, "right") - 1, 0)]
     return lag
+
+
+def moved_start(state: PartitionState) -> int:
+    """Return the log start offset of a running broker by its leader epochs, 0 if they do not show it.
+
+    A broker has the first leader epoch begin at the log start offset as soon as that moves, which its checkpoint shows
+    up to a minute later. A cleaner drops the index entries below it, not the records. After a crash the log start
+    offset may have gone back. Rule: ``LeaderEpochFileCache.truncateFromStart``,
+    ``LogManager.checkpointLogStartOffsets``, ``UnifiedLog.collectAbortedTransactions``.
+    """
+    return 0 if state.partition.log_dir.clean_shutdown else first_checkpointed_epoch(state.partition)
 
 
 def vanished_indexes(state: PartitionState) -> range:

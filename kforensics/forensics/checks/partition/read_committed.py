@@ -29,7 +29,7 @@ from kforensics.forensics.sidecar.aborted_entries import (
     with_entry,
     with_index_location,
 )
-from kforensics.forensics.sidecar.file_times import may_be_live, time_of_copy, vanished_indexes
+from kforensics.forensics.sidecar.file_times import may_be_live, moved_start, time_of_copy, vanished_indexes
 from kforensics.forensics.sidecar.index_visibility import (
     IndexVisibility,
     VisibilityErrors,
@@ -157,7 +157,8 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     may_be_renamed = row["index"] in vanished_indexes(state)
     may_lack_marker = state.may_lack_merged_segment(row["last_offset"], row["marker_offset"])
-    is_excused = may_be_newer or may_be_renamed or may_lack_marker
+    below_start = row["last_offset"] < moved_start(state)
+    is_excused = may_be_newer or may_be_renamed or may_lack_marker or below_start
     entry = "has no entry for it" if row["begins"] == NEVER else f"covers it only from offset {row['begins']}"
     severity = None if row["records"] else Severity.INFO
     finding = state.finding(
@@ -176,6 +177,7 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
             f"marker written after the index was copied: {'possible' if may_be_newer else 'no'}",
             f"index deleted with its segment while they were copied: {'possible' if may_be_renamed else 'no'}",
             f"{MERGED_IN_COPY}: {'possible' if may_lack_marker else 'no'}",
+            f"below the log start offset, which was moved since its checkpoint: {'likely' if below_start else 'no'}",
             f"no record left to hide: {'no' if row['records'] else 'yes, the cleaner emptied its batches'}",
         ),
         cause="txnindex-corrupt" if row["index"] in damaged else None,

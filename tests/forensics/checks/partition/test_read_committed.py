@@ -420,6 +420,24 @@ def test_an_index_whose_segment_retention_was_to_delete_when_it_was_copied(
     assert {row.first_offset: row.severity for row in rows if row.code.name == MISSING} == expected
 
 
+@pytest.mark.parametrize(
+    ("first_epoch", "clean", "severity"),
+    [
+        (102, False, Severity.INFO),
+        (101, False, Severity.INFO),
+        (100, False, Severity.CRITICAL),
+        (102, True, Severity.CRITICAL),
+    ],
+)
+def test_a_cleaner_drops_the_entries_below_a_log_start_that_was_just_moved(
+    first_epoch: int, clean: bool, severity: Severity, tmp_path: Path
+) -> None:
+    """A cleaner of 4.4.0 kept a record of an aborted transaction, but not its entry, 8 s after the log start moved."""
+    epochs = {"t-0/leader-epoch-checkpoint": f"0\n1\n0 {first_epoch}\n".encode()}
+    forge(tmp_path, SHORT_RETENTION, clean_shutdown=clean, txnindex={100: None}, replaced=epochs)
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity), (MISMATCH, severity)]
+
+
 @pytest.mark.parametrize(("policy", "severity"), [("compact,delete", Severity.INFO), ("compact", Severity.CRITICAL)])
 def test_retention_deletes_nothing_of_a_topic_that_is_only_compacted(
     policy: str, severity: Severity, tmp_path: Path
