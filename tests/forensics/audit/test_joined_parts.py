@@ -24,8 +24,9 @@ from kforensics.forensics.audit.joined_parts import JoinedPart, join_part
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.producer_parts import ProducerRows, ProducersOf, producer_part
 from kforensics.forensics.core.rules import Rules
-from tests.forensics.coordinators.clusters import SOON
+from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.random_clusters import story
+from tests.forensics.forge import forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 SCENARIOS = sorted({path.parent.name for path in SAMPLES.glob("*/broker-*")})
@@ -92,6 +93,26 @@ def test_random_clusters_that_lost_markers(seed: int, tmp_path: Path) -> None:
     (inputs,) = inputs_of(tmp_path, rules).values()
     expected = contents_of(resolve_deferred(inputs, rules))
     assert resolved_in_parts(inputs, rules, 5)[0] == expected
+
+
+@pytest.mark.parametrize("outcome", ["Commit", "Abort"])
+def test_data_that_a_later_commit_absorbed_on_two_replicas(tmp_path: Path, outcome: str) -> None:
+    """Whether it was to be committed follows from a transaction that has no marker in the partition."""
+    first = (
+        f"a Ongoing 7 0 tv 2 {{t-0}} t 10; a Prepare{outcome} 7 1 tv 2 {{t-0}} t 20; a Complete{outcome} 7 1 tv 2 t 30"
+    )
+    later = "a Ongoing 7 1 tv 2 {t-0} t 40; a PrepareCommit 7 2 tv 2 {t-0} t 50; a CompleteCommit 7 2 tv 2 t 60"
+    log = f"D 7 0 0-0 @0-0 T {at(11)}; D 7 1 0-0 @1-1 T {at(41)}; M 7 2 C 0 @2 {at(51)}; M 8 0 C 0 @3 {at(50_000)}"
+    forge_coordinator(tmp_path / "broker-1", f"a Empty 7 0 tv 2 t 1; {first}; {later}")
+    for broker in (1, 2):
+        forge(tmp_path / f"broker-{broker}", log, node_id=broker)
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    absorbed = [row for row in expected if "txn-foreign-data-absorbed" in row]
+    assert len(absorbed) == (1 if outcome == "Commit" else 2)
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
 
 
 def test_transactions_in_order_are_not_sent_on(tmp_path: Path) -> None:
