@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.audit.cluster_result import best_histories, best_replicas
-from kforensics.forensics.audit.producer_parts import CHUNK, Order, ProducerRows, ProducersOf
+from kforensics.forensics.audit.part_rows import PartRows
+from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf
 from kforensics.forensics.checks.cluster.decided_markers import of_listed, outside_window
 from kforensics.forensics.checks.cluster.hanging import absorbing
 from kforensics.forensics.checks.cluster.unfinished import excessive
@@ -43,7 +44,8 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     group_numbers,
 )
 from kforensics.forensics.core.cluster_tables import DISTRIBUTED_TRANSACTIONS
-from kforensics.forensics.core.record_arrays import concat_rows, free_unused, take_rows
+from kforensics.forensics.core.packed_rows import PackedRows, column_at
+from kforensics.forensics.core.record_arrays import concat_rows, fields_of, free_unused, take_rows
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.result_rows import RowStream
 from kforensics.forensics.core.rules import Rules
@@ -104,45 +106,20 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     )
     used = {id(log) for log in (*best[0], *best[1])}
     orders = {log.order: log for log in logs if id(log.history or log.markers) in used}
-    chunks: dict[Order, list[ProducerRows]] = defaultdict(list)
-    for value in arriving:
-        if value.order in orders:
-            chunks[value.order].append(value)
-    ids, numbers, transactions = [np.empty(0, "i8")], [np.empty(0, "i8")], [np.empty(0, COORDINATOR_TRANSACTION)]
-    sets, by_history = 0, {id(log.history): log for log in orders.values()}
-    for coordinator, history in enumerate(best[0]):
-        log = by_history[id(history)]
-        own = chunks.pop(log.order, [])
-        for chunk in own:
-            chunk.rows["id"] = np.searchsorted(log.id_numbers, chunk.rows["id"]) + sum(map(len, ids))
-            chunk.rows["partitions"] += np.where(chunk.rows["partitions"] >= 0, sets, 0).astype("i4")
-            chunk.rows["coordinator"] = coordinator
-        transactions += [chunk.rows for chunk in own]
-        numbers += [chunk.numbers for chunk in own]
-        ids.append(log.id_numbers)
-        sets += len(history.partition_sets)
-        del own
-    rows = concat_rows(transactions)
-    transactions.clear()
+    by_history = {id(log.history): log for log in orders.values()}
+    rows = PartRows.of([by_history[id(history)] for history in best[0]], orders.keys(), arriving)
     free_unused()
 
     def join(
         coordinators: Coordinators, supplied: Iterable[PartitionMarkers], rules: Rules
     ) -> tuple[Coordinators, MarkerJoin]:
-        coordinators = replace(coordinators, transactions=rows)
+        coordinators = replace(coordinators, transactions=rows.transactions)
         return coordinators, join_markers(coordinators, supplied, rules)
 
     log_dirs = {log.log_dir for log in logs}
-    replicas = (_with_markers(log.markers, chunks.pop(order, [])) for order, log in orders.items() if log.markers)
+    replicas = (replace(log.markers, markers=rows.take_markers(order)) for order, log in orders.items() if log.markers)
     cluster = Cluster.of(best[0], replicas, rules.across(log_dirs), join=join)
-    yield from _PartOfCluster(cluster, logs, np.concatenate(ids), np.concatenate(numbers)).kept()
-
-
-def _with_markers(markers: PartitionMarkers, chunks: list[ProducerRows]) -> PartitionMarkers:
-    rows = concat_rows([markers.markers, *(chunk.rows for chunk in chunks)])
-    chunks.clear()
-    free_unused()
-    return replace(markers, markers=rows)
+    yield from _PartOfCluster(cluster, logs, rows.id_numbers, rows.numbers).kept()
 
 
 class _PartOfCluster:
@@ -152,10 +129,12 @@ class _PartOfCluster:
         cluster: the cluster with the transactions and markers of a part.
         logs: every log of the cluster, replicas included.
         id_numbers: number of each id of the part in its history.
-        numbers: index of each transaction in its history.
+        numbers: NUMBER records, the index of each transaction in its history.
     """
 
-    def __init__(self, cluster: Cluster, logs: Sequence[ProducersOf], id_numbers: IntArray, numbers: IntArray) -> None:
+    def __init__(
+        self, cluster: Cluster, logs: Sequence[ProducersOf], id_numbers: IntArray, numbers: PackedRows
+    ) -> None:
         self._cluster, self._logs, self._id_numbers, self._numbers = cluster, logs, id_numbers, numbers
         self._join, self._transactions = cluster.marker_join, cluster.coordinators.transactions
         self._listed, self._markers = self._join.transaction_partitions, self._join.markers
@@ -187,16 +166,17 @@ class _PartOfCluster:
         own = take_rows(self._transactions, transactions)
         own["id"] = self._id_numbers[own["id"]]
         roles = self._join.roles[markers]
-        return JoinedPart(own, self._numbers[transactions], listed, take_rows(self._markers, markers), roles)
+        numbers = self._numbers[transactions]["number"]
+        return JoinedPart(own, numbers, listed, take_rows(self._markers, markers), roles)
 
     def _reported_markers(self) -> BoolArray:
         """Return which markers have findings of their own."""
         roles, markers = self._join.roles, self._markers
-        reported = np.isin(roles, REPORTED_ROLES)
+        reported: BoolArray = np.isin(roles, REPORTED_ROLES)
         reported |= (roles == MarkerRole.DUPLICATE) & (markers["first_offset"] != NONE)
         # Of producers that no coordinator knows, those of one epoch with both outcomes.
         unknown = np.flatnonzero(roles == MarkerRole.UNKNOWN_PRODUCER)
-        numbers, count = group_numbers([markers[name][unknown] for name in ("producer_id", "marker_epoch")])
+        numbers, count = group_numbers(markers[name][unknown] for name in ("producer_id", "marker_epoch"))
         has_both = np.ones(count, bool)
         for outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED):
             has_both &= np.bincount(numbers[markers["outcome"][unknown] == outcome], minlength=count) > 0
@@ -246,6 +226,7 @@ class _PartOfCluster:
         listed, owed = self._listed, np.zeros(len(self._listed), bool)
         order = np.argsort(listed["partition"], kind="stable")
         in_order, decided = listed["partition"][order], self._transactions
+        # No marker is -1, which indexes the NEVER at the end.
         best = {replica.place for replica in self._join.by_partition.values()}
         offsets = np.append(self._markers["marker_offset"], NEVER)
         for replica in (log.markers for log in self._logs if log.markers and len(log.markers.open_transactions)):
@@ -254,9 +235,11 @@ class _PartOfCluster:
             rows = order[start:stop]
             rows = rows[offsets[listed["marker"][rows]] >= (NEVER if replica.place in best else replica.log_end_offset)]
             rows = rows[listed["marker_status"][rows] != MarkerStatus.UNSENT]
-            producers = decided["producer_id"][listed["transaction"][rows]]
+            producers = column_at(decided, "producer_id", listed["transaction"][rows])
             rows = rows[np.isin(producers, replica.open_transactions["producer_id"])]
-            owed[_last_of_each(rows, decided[listed["transaction"][rows]])] = True
+            owed[_last_of_each(rows, fields_of(decided, listed["transaction"][rows], ("decided", "producer_id")))] = (
+                True
+            )
         return owed
 
     def _asked_transactions(self) -> BoolArray:
@@ -276,7 +259,7 @@ class _PartOfCluster:
         opened = [replica.open_transactions["producer_id"] for replica in replicas]
         is_unlisted &= np.isin(transactions["producer_id"], np.concatenate([np.empty(0, "i8"), *opened]))
         rows = np.flatnonzero(is_unlisted)
-        asked[_last_of_each(rows, transactions[rows])] = True
+        asked[_last_of_each(rows, fields_of(transactions, rows, ("decided", "producer_id")))] = True
         return asked
 
     def _uncertain_epochs(self) -> Iterator[IntArray]:

@@ -14,6 +14,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.remedies import ADDITIONS
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.parsers.format.array_types import IntArray, StructArray
 
@@ -21,7 +22,7 @@ __all__ = ["CHUNK", "Order", "ProducerRows", "ProducersOf", "producer_part", "wi
 
 # Sort key of a log: topic, partition and folder.
 Order: TypeAlias = tuple[str, str, int, str]
-# Rows of a value, on average.
+# Most rows of a value.
 CHUNK = 1 << 15
 # Spreads consecutive producer ids evenly.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -109,15 +110,18 @@ class ProducerRows:
 
     @classmethod
     def of(
-        cls, order: Order, rows: StructArray, parts: int, *, is_numbered: bool = False
+        cls, order: Order, rows: StructRows, parts: int, *, is_numbered: bool = False
     ) -> Iterator[tuple[int, ProducerRows]]:
         """Yield the rows of a log, each value with the number of its part."""
         for start in range(0, len(rows), CHUNK * parts):
             chunk = rows[start : start + CHUNK * parts]
             part_of = producer_part(chunk["producer_id"], parts)
             for part in np.unique(part_of).tolist():
-                indexes = np.flatnonzero(part_of == part)
-                yield part, cls(order, take_rows(chunk, indexes), indexes + start if is_numbered else indexes[:0])
+                of_part = np.flatnonzero(part_of == part)
+                # One producer may have all rows of the chunk.
+                for first in range(0, len(of_part), CHUNK):
+                    indexes = of_part[first : first + CHUNK]
+                    yield part, cls(order, take_rows(chunk, indexes), indexes + start if is_numbered else indexes[:0])
 
 
 def without_transactions(history: History) -> History:

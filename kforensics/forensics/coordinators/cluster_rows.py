@@ -18,6 +18,8 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     TransactionPartitionArray,
 )
 from kforensics.forensics.core.cluster_tables import DISTRIBUTED_TRANSACTIONS, TRANSACTIONAL_IDS
+from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows, Words, nullable
 from kforensics.parsers.format.array_types import IntArray, StructArray
@@ -101,7 +103,7 @@ def _component_columns(names: Sequence[str], workers: Collection[str], states: I
     }
 
 
-def _by_coordinator(cluster: Cluster, rows: StructArray, most: int | None = None) -> Iterator[tuple[int, IntArray]]:
+def _by_coordinator(cluster: Cluster, rows: StructRows, most: int | None = None) -> Iterator[tuple[int, IntArray]]:
     """Yield the number of each coordinator with rows, and the indexes of its rows, at most so many at a time."""
     for coordinator in range(len(cluster.coordinators.histories)):
         indexes = np.flatnonzero(rows["coordinator"] == coordinator)
@@ -131,11 +133,12 @@ def distributed_transaction_rows(cluster: Cluster) -> Iterator[Rows]:
     transactions, listed = cluster.coordinators.transactions, cluster.marker_join.transaction_partitions
     names = cluster.coordinators.names
     lengths = np.array([len(partitions) for partitions in cluster.coordinators.partition_sets] + [0], "i4")
-    inexact = np.bincount(listed["transaction"][~listed["is_exact"]], minlength=len(transactions))
+    is_inexact = np.zeros(len(transactions), bool)
+    is_inexact[listed["transaction"][~listed["is_exact"]]] = True
     first, last = _marker_times(cluster)
     all_counts = _counts(listed, len(transactions))
     for coordinator, indexes in _by_coordinator(cluster, transactions, CHUNK_ROWS):
-        rows = transactions[indexes]
+        rows = take_rows(transactions, indexes)
         counts = {name: count[indexes] for name, count in all_counts.items()}
         columns = {
             "transactional_id": Words(rows["id"], names),
@@ -155,7 +158,7 @@ def distributed_transaction_rows(cluster: Cluster) -> Iterator[Rows]:
             "partition_count": nullable(lengths[rows["partitions"]], rows["partitions"] == NONE),
             **{name: count for name, count in counts.items() if name != "pending"},
             "atomic": Words(_atomic(rows, counts), ATOMIC),
-            "exact": inexact[indexes] == 0,
+            "exact": ~is_inexact[indexes],
         }
         yield _placed(cluster, coordinator, DISTRIBUTED_TRANSACTIONS, rows, columns)
 

@@ -25,6 +25,7 @@ from kforensics.forensics.coordinators.deadlines import (
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -118,7 +119,7 @@ def _has_all_markers(
     return has_all
 
 
-def _times_of_markers(markers: OpenTransactionArray, offsets: IntArray) -> IntArray:
+def _times_of_markers(markers: StructRows, offsets: IntArray) -> IntArray:
     """Return the timestamps of markers by offset, a very early one if there is none."""
     known = np.append(markers["marker_offset"], NEVER)
     rows = np.searchsorted(known, offsets)

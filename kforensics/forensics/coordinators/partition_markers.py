@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
@@ -107,7 +108,7 @@ class PartitionMarkers:
 
     place: Place
     paths: tuple[str, ...]
-    markers: TransactionMarkerArray
+    markers: StructRows
     open_transactions: OpenTransactionArray
     coverage_start: int = ALWAYS
     last_marker_time: int = NO_TIME
@@ -172,10 +173,14 @@ class PartitionMarkers:
         """
         if self.is_broken:
             return np.zeros(len(epochs), bool)
-        ended = self.markers[self.markers["first_offset"] != NONE]
-        ended = ended[ended["marker_epoch"] != ended["lowest_epoch"]]
-        tables = (ended, self.open_transactions)
-        first_epochs = np.concatenate([_producer_epochs(rows["producer_id"], rows["lowest_epoch"]) for rows in tables])
+        rows = self.markers
+        ended = (rows["first_offset"] != NONE) & (rows["marker_epoch"] != rows["lowest_epoch"])
+        first_epochs = np.concatenate(
+            [
+                _producer_epochs(rows["producer_id"][ended], rows["lowest_epoch"][ended]),
+                _producer_epochs(self.open_transactions["producer_id"], self.open_transactions["lowest_epoch"]),
+            ]
+        )
         first_epochs.sort()
         wanted = _producer_epochs(producer_ids, epochs)
         begins: BoolArray = np.searchsorted(first_epochs, wanted, "right") > np.searchsorted(first_epochs, wanted)

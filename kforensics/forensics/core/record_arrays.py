@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kforensics.forensics.core.packed_rows import PackedRows, StructRows
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
 __all__ = [
@@ -28,14 +29,18 @@ __all__ = [
 ]
 
 
-def take_rows(rows: StructArray, indexes: Any) -> StructArray:
+def take_rows(rows: StructRows, indexes: Any) -> StructArray:
     """Return some of the rows, by indexes or by a mask."""
+    if isinstance(rows, PackedRows):
+        return rows.fields(indexes, rows.dtype.names or ())
     selected: StructArray = _as_bytes(rows)[indexes].view(rows.dtype)
     return selected
 
 
-def fields_of(rows: StructArray, indexes: Any, names: Sequence[str]) -> StructArray:
+def fields_of(rows: StructRows, indexes: Any, names: Sequence[str]) -> StructArray:
     """Return some fields of some of the rows, in an array of no other fields."""
+    if isinstance(rows, PackedRows):
+        return rows.fields(indexes, names)
     selected = np.empty(len(indexes), [(name, rows.dtype[name]) for name in names])
     for name in names:
         selected[name] = rows[name][indexes]

@@ -13,6 +13,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, State, T
 from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS, java_hashes
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.parsers.log.log_rows import Place
 
 # A structured record as Python values by field name.
@@ -185,7 +186,7 @@ def _orphaned(
 
 
 def _transaction(cluster: Cluster, index: int, history: History) -> TransactionOfId:
-    (facts,) = row_dicts(cluster.coordinators.transactions[index : index + 1])
+    (facts,) = row_dicts(take_rows(cluster.coordinators.transactions, [index]))
     is_decided = facts["marker_epoch"] != NONE
     partitions = _decided(cluster, index) if is_decided else _undecided(cluster, facts)
     return TransactionOfId(facts, history.paths[facts["segment"]], tuple(partitions))
@@ -200,7 +201,7 @@ def _decided(cluster: Cluster, index: int) -> Iterator[PartitionOfTransaction]:
         if replica is None or row["marker"] == NONE:
             yield _without_marker(cluster, number, verdict, producer_id)
             continue
-        (marker,) = row_dicts(join.markers[row["marker"] : row["marker"] + 1])
+        (marker,) = row_dicts(take_rows(join.markers, [row["marker"]]))
         path = replica.path(marker["segment"])
         yield PartitionOfTransaction(join.partitions[number], replica.place, verdict, marker, path)
 

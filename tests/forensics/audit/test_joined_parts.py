@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from benchmarks.joined_part import input_logs, input_rows
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.deferred_verdicts import (
@@ -22,7 +24,7 @@ from kforensics.forensics.audit.deferred_verdicts import (
 )
 from kforensics.forensics.audit.joined_parts import JoinedPart, join_part
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.producer_parts import ProducerRows, ProducersOf, producer_part
+from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf, producer_part
 from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.random_clusters import story
@@ -129,3 +131,27 @@ def test_transactions_in_order_are_not_sent_on(tmp_path: Path) -> None:
 def test_consecutive_producer_ids_are_spread_over_all_parts() -> None:
     counts = np.bincount(producer_part(np.arange(4000, 8000), 16), minlength=16)
     assert counts.min() > 200
+
+
+def test_the_join_of_one_producer_takes_little_memory() -> None:
+    """Before version 2 it may have any number of transactions; unpacked, they took twice as much."""
+    peaks = [_peak_of_join(count) for count in (150_000, 300_000)]
+    assert (peaks[1] - peaks[0]) / 150_000 < 170
+
+
+def _peak_of_join(count: int) -> int:
+    tracemalloc.start()
+    for part in join_part(input_logs(count, 1), input_rows(count, 1), Rules(SOON)):
+        for batch in part.rows.record_batches() if part.rows else ():
+            assert len(batch)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_no_value_is_larger_than_others_if_one_producer_has_all_rows() -> None:
+    count = 200_000
+    rows = np.concatenate([value.rows for value in input_rows(count, 1) if len(value.numbers)])
+    sent = [value for _, value in ProducerRows.of(("a", "", 0, "a"), rows, 40, is_numbered=True)]
+    assert max(len(value.rows) for value in sent) <= CHUNK
+    assert np.concatenate([value.numbers for value in sent]).tolist() == list(range(count))

@@ -17,7 +17,6 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.deadlines import is_awaited
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
-from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     MarkerStatus,
@@ -28,6 +27,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, export_command
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets, format_time
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -102,7 +102,7 @@ DECISION_FIELDS = (
 )
 
 
-def _decisions(transactions: CoordinatorTransactionArray, partitions: TransactionPartitionArray) -> dict[str, Column]:
+def _decisions(transactions: StructRows, partitions: TransactionPartitionArray) -> dict[str, Column]:
     """Return what the coordinator decided for the transaction of each partition, as columns by name."""
     return {name: transactions[name][partitions["transaction"]] for name in DECISION_FIELDS}
 

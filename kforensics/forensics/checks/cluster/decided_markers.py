@@ -21,6 +21,7 @@ from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRo
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -184,8 +185,8 @@ def _of_known_transactions(cluster: Cluster) -> Iterator[PlacedFinding]:
 def of_listed(cluster: Cluster, rows: IntArray) -> tuple[CoordinatorTransactionArray, TransactionMarkerArray]:
     """Return the transactions and the markers of some listed partitions that have a marker."""
     listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
-    transactions = cluster.coordinators.transactions[listed["transaction"][rows]]
-    return transactions, markers[listed["marker"][rows]] if len(rows) else markers[:0]
+    transactions = take_rows(cluster.coordinators.transactions, listed["transaction"][rows])
+    return transactions, take_rows(markers, listed["marker"][rows])
 
 
 def outside_window(

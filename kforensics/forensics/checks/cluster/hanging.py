@@ -23,6 +23,7 @@ from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
 from kforensics.parsers.format.array_types import IntArray
@@ -160,8 +161,7 @@ def _absorbed(cluster: Cluster) -> Iterator[PlacedFinding]:
     partitions = listed[absorbing(cluster, with_certain_marker(listed))]
     decided = cluster.coordinators.transactions[partitions["transaction"]]
     more = {"id": decided["id"], "begun_epoch": decided["data_epoch"], "start": decided["start"]}
-    markers = cluster.marker_join.markers
-    markers = markers[partitions["marker"]] if len(partitions) else markers[:0]
+    markers = take_rows(cluster.marker_join.markers, partitions["marker"])
     yield from first_n_placed(markers, partial(_foreign, cluster), **more)
 
 
@@ -172,9 +172,9 @@ def absorbing(cluster: Cluster, certain: IntArray) -> IntArray:
         cluster: the cluster.
         certain: the listed partitions to look at, whose marker is certain.
     """
-    all_markers, partitions = cluster.marker_join.markers, cluster.marker_join.transaction_partitions[certain]
-    decided = cluster.coordinators.transactions[partitions["transaction"]]
-    markers = all_markers[partitions["marker"]] if len(partitions) else all_markers[:0]
+    partitions = cluster.marker_join.transaction_partitions[certain]
+    decided = take_rows(cluster.coordinators.transactions, partitions["transaction"])
+    markers = take_rows(cluster.marker_join.markers, partitions["marker"])
     has_append_times, is_broken = (np.zeros(len(cluster.marker_join.partitions), bool) for _ in range(2))
     for partition, partition_markers in cluster.marker_join.by_partition.items():
         has_append_times[partition] = partition_markers.has_append_times

@@ -20,12 +20,12 @@ from kforensics.forensics.coordinators.deadlines import (
     seen_until,
     transaction_deadlines,
 )
-from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.broker_settings import ABORT_SCAN
 from kforensics.forensics.core.commands import DESCRIBE, TERMINATE
 from kforensics.forensics.core.findings import Code, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.core.rules import COPY_MS
@@ -170,7 +170,7 @@ def excessive(cluster: Cluster) -> IntArray:
     return np.flatnonzero(is_timed & (decided["decided"] - decided["start"] > _allowed(cluster, decided)))
 
 
-def _allowed(cluster: Cluster, decided: CoordinatorTransactionArray) -> IntArray:
+def _allowed(cluster: Cluster, decided: StructRows) -> IntArray:
     """Return how long in ms each transaction may last."""
     rules = cluster.rules
     allowed: IntArray = decided["timeout_ms"] + np.int64(rules.certain_abort_scan_ms + rules.clock_skew_ms)

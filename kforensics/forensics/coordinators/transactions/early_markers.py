@@ -6,10 +6,11 @@ The coordinator's own marker comes later and does not change what became of that
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
@@ -19,6 +20,8 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     group_numbers,
 )
 from kforensics.forensics.coordinators.transactions.transitions import TV2
+from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -29,9 +32,9 @@ NOT_SENT = (MarkerRole.BY_OPERATOR, MarkerRole.UNMATCHED, MarkerRole.UNDECIDED, 
 
 
 def note_early_markers(
-    transactions: CoordinatorTransactionArray,
+    transactions: StructRows,
     listed: TransactionPartitionArray,
-    markers: TransactionMarkerArray,
+    markers: StructRows,
     roles: IntArray,
     skew_ms: int,
 ) -> None:
@@ -44,9 +47,14 @@ def note_early_markers(
         roles: the ``MarkerRole`` of each marker.
         skew_ms: maximum difference between clocks.
     """
-    early, rows = _followed_by_sent(listed, markers, roles)
-    decided = transactions[listed["transaction"][rows]]
+    is_candidate = np.isin(roles, NOT_SENT) & (markers["first_offset"] != NONE)
+    if not is_candidate.any():
+        return
+    early, rows = _followed_by_sent(listed, markers, roles, is_candidate)
+    decided = take_rows(transactions, listed["transaction"][rows])
     differs = markers["outcome"][early] != decided_outcomes(decided["status"])
+    if not differs.any():
+        return
     # Up to version 1, a marker that is taken for another one of its epoch must not look like an early one.
     differs &= (decided["transaction_version"] >= TV2) | _is_surplus(transactions, listed, markers)[early]
     is_early = differs & _is_of_transaction(decided, markers, early, listed["marker_status"][rows], skew_ms)
@@ -56,9 +64,9 @@ def note_early_markers(
 
 
 def _followed_by_sent(
-    listed: TransactionPartitionArray, markers: TransactionMarkerArray, roles: IntArray
+    listed: TransactionPartitionArray, markers: StructRows, roles: IntArray, is_candidate: BoolArray
 ) -> tuple[IntArray, IntArray]:
-    """Return markers that no coordinator sent, and the listed partition of the next marker that one did send.
+    """Return candidates that no coordinator sent, and the listed partition of the next marker that one did send.
 
     Both markers are of the same producer in the same partition.
     """
@@ -68,8 +76,7 @@ def _followed_by_sent(
     order = np.lexsort((markers["marker_offset"], markers["producer_id"], markers["partition"]))
     is_sent = roles[order] == MarkerRole.SENT
     following = np.minimum.accumulate(np.where(is_sent, np.arange(len(order)), len(order))[::-1])[::-1]
-    is_candidate = np.isin(roles[order], NOT_SENT) & (markers["first_offset"][order] != NONE)
-    places = np.flatnonzero(is_candidate & (following < len(order)))
+    places = np.flatnonzero(is_candidate[order] & (following < len(order)))
     early, sent = order[places], order[following[places]]
     same = np.ones(len(early), bool)
     for name in ("partition", "producer_id"):
@@ -79,15 +86,13 @@ def _followed_by_sent(
     return early[same], rows[same]
 
 
-def _is_surplus(
-    transactions: CoordinatorTransactionArray, listed: TransactionPartitionArray, markers: TransactionMarkerArray
-) -> BoolArray:
+def _is_surplus(transactions: StructRows, listed: TransactionPartitionArray, markers: StructRows) -> BoolArray:
     """Return whether more markers with the key and outcome of each ended data than transactions ended so here."""
-    decided = transactions[listed["transaction"]]
-    outcomes = decided_outcomes(decided["status"])
-    columns = [(decided[name], markers[name]) for name in ("producer_id", "marker_epoch")]
-    columns += [(listed["partition"], markers["partition"]), (outcomes, markers["outcome"])]
-    numbers, count = group_numbers([np.concatenate(pair) for pair in columns])
+    decided = listed["transaction"]
+    outcomes = decided_outcomes(transactions["status"][decided])
+    columns = ((transactions[name][decided], markers[name]) for name in ("producer_id", "marker_epoch"))
+    others = [(listed["partition"], markers["partition"]), (outcomes, markers["outcome"])]
+    numbers, count = group_numbers(np.concatenate(pair) for pair in chain(columns, others))
     of_markers = numbers[len(listed) :]
     ends = np.bincount(numbers[: len(listed)], minlength=count)
     surplus: BoolArray = np.bincount(of_markers[markers["first_offset"] != NONE], minlength=count) > ends
@@ -96,7 +101,7 @@ def _is_surplus(
 
 def _is_of_transaction(
     decided: CoordinatorTransactionArray,
-    markers: TransactionMarkerArray,
+    markers: StructRows,
     early: IntArray,
     statuses: IntArray,
     skew_ms: int,
@@ -107,7 +112,7 @@ def _is_of_transaction(
     of the first marker after it, and by its own time, which the client took just before the partition was enrolled. If
     the transaction had more data, so that a late write is as likely, the latter must not be earlier at all.
     """
-    ended, start = markers[early], decided["start"]
+    ended, start = take_rows(markers, early), decided["start"]
     same_epoch = (ended["lowest_epoch"] == decided["data_epoch"]) & (ended["data_epoch"] == decided["data_epoch"])
     tolerance = np.where(statuses == MarkerStatus.EMPTY, skew_ms, 0)
     in_time = (ended["first_timestamp"] >= start - tolerance) & (ended["written_by"] >= start)

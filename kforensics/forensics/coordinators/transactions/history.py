@@ -16,6 +16,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
+from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray, StructArray
@@ -173,7 +174,7 @@ class Coordinators:
     histories: tuple[History, ...]
     names: Sequence[str]
     ids: TransactionalIdArray
-    transactions: CoordinatorTransactionArray
+    transactions: StructRows
     partition_sets: tuple[tuple[TopicPartition, ...], ...]
     producer_ids: ProducerIdUseArray
 

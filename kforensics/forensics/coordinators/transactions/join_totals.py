@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
-from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     MarkerStatus,
     TransactionPartitionArray,
     group_numbers,
 )
+from kforensics.forensics.core.packed_rows import StructRows, column_at
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
+from kforensics.parsers.format.array_types import IntArray, StructArray
 
 __all__ = ["COORDINATOR_EPOCH", "OFFSETS_ONLY", "UNKNOWN_OUTCOME", "JoinTotals", "with_certain_marker"]
 
@@ -33,6 +33,11 @@ UNKNOWN_OUTCOME = np.dtype([("marker_status", "i1"), ("partition", "i4"), ("tran
 OFFSETS_ONLY = np.dtype([("id", "i4"), ("transaction", "i8"), ("count", "i8")])
 # When a coordinator certainly used an epoch for the first time.
 COORDINATOR_EPOCH = np.dtype([("coordinator", "i4"), ("epoch", "i4"), ("time", "i8")])
+NO_OUTCOMES, NO_OFFSETS, NO_EPOCHS = (
+    np.empty(0, dtype) for dtype in (UNKNOWN_OUTCOME, OFFSETS_ONLY, COORDINATOR_EPOCH)
+)
+# Transactions, and partitions that they list, which are added up at a time.
+AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,7 @@ class JoinTotals:
     epochs: StructArray
 
     @classmethod
-    def of(
-        cls, coordinators: Coordinators, listed: TransactionPartitionArray, markers: TransactionMarkerArray
-    ) -> JoinTotals:
+    def of(cls, coordinators: Coordinators, listed: TransactionPartitionArray, markers: StructRows) -> JoinTotals:
         """Return the totals of a join.
 
         Args:
@@ -60,22 +63,34 @@ class JoinTotals:
             listed: their partitions with their markers.
             markers: the markers of all partitions.
         """
-        counted = listed[np.isin(listed["marker_status"], COUNTED_STATUSES)]
-        unknown = _ones(
-            UNKNOWN_OUTCOME, {name: counted[name] for name in ("marker_status", "partition", "transaction")}
+        transactions = coordinators.transactions
+        # A few sums of each chunk take less memory than the rows of all of them.
+        chunks = [listed[start : start + AT_ONCE] for start in range(0, len(listed), AT_ONCE)]
+        return cls.merged(
+            [
+                *(cls._of_listed(transactions, chunk, markers) for chunk in chunks),
+                *(
+                    cls.added_up(NO_OUTCOMES, _offsets_only(coordinators, start), NO_EPOCHS)
+                    for start in range(0, len(transactions), AT_ONCE)
+                ),
+            ]
         )
-        rows = np.flatnonzero(_commits_offsets_only(coordinators))
-        offsets_only = _ones(OFFSETS_ONLY, {"id": coordinators.transactions["id"][rows], "transaction": rows})
-        return cls.added_up(unknown, offsets_only, _first_epochs(coordinators, listed, markers))
+
+    @classmethod
+    def _of_listed(cls, transactions: StructRows, listed: TransactionPartitionArray, markers: StructRows) -> JoinTotals:
+        counted = listed[np.isin(listed["marker_status"], COUNTED_STATUSES)]
+        names = ("marker_status", "partition", "transaction")
+        unknown = _ones(UNKNOWN_OUTCOME, {name: counted[name] for name in names})
+        return cls.added_up(unknown, NO_OFFSETS, _first_epochs(transactions, listed, markers))
 
     @classmethod
     def merged(cls, parts: Iterable[JoinTotals]) -> JoinTotals:
         """Return the totals of several joins, with the same numbers of transactions, partitions and ids."""
         every = list(parts)
         return cls.added_up(
-            concat_rows([np.empty(0, UNKNOWN_OUTCOME), *(one.unknown_outcomes for one in every)]),
-            concat_rows([np.empty(0, OFFSETS_ONLY), *(one.offsets_only for one in every)]),
-            concat_rows([np.empty(0, COORDINATOR_EPOCH), *(one.epochs for one in every)]),
+            concat_rows([NO_OUTCOMES, *(one.unknown_outcomes for one in every)]),
+            concat_rows([NO_OFFSETS, *(one.offsets_only for one in every)]),
+            concat_rows([NO_EPOCHS, *(one.epochs for one in every)]),
         )
 
     @classmethod
@@ -130,15 +145,15 @@ def _added_up(rows: StructArray, keys: Sequence[str], least: str) -> StructArray
     return added_up
 
 
-def _commits_offsets_only(coordinators: Coordinators) -> BoolArray:
-    """Return which committed transactions list partitions of ``__consumer_offsets`` and no others."""
-    transactions = coordinators.transactions
+def _offsets_only(coordinators: Coordinators, start: int) -> StructArray:
+    """Return committed transactions that list partitions of ``__consumer_offsets`` and no others, from one on."""
+    transactions = coordinators.transactions[start : start + AT_ONCE]
     is_committed = np.isin(transactions["status"], (State.PREPARE_COMMIT, State.COMPLETE_COMMIT))
     sets = coordinators.partition_sets
     is_only = [bool(names) and all(topic == CONSUMER_OFFSETS for topic, _ in names) for names in sets]
     # An unknown set is -1, which indexes the False at the end.
-    offsets_only: BoolArray = is_committed & np.array([*is_only, False], bool)[transactions["partitions"]]
-    return offsets_only
+    rows = np.flatnonzero(is_committed & np.array([*is_only, False], bool)[transactions["partitions"]])
+    return _ones(OFFSETS_ONLY, {"id": transactions["id"][rows], "transaction": rows + start})
 
 
 def with_certain_marker(listed: TransactionPartitionArray) -> IntArray:
@@ -146,9 +161,7 @@ def with_certain_marker(listed: TransactionPartitionArray) -> IntArray:
     return np.flatnonzero((listed["marker"] != NONE) & listed["is_exact"])
 
 
-def _first_epochs(
-    coordinators: Coordinators, listed: TransactionPartitionArray, markers: TransactionMarkerArray
-) -> StructArray:
+def _first_epochs(transactions: StructRows, listed: TransactionPartitionArray, markers: StructRows) -> StructArray:
     """Return when each coordinator certainly used each epoch for the first time, by its own markers.
 
     The leader epoch of a Prepare record is no lower limit: it rises whenever followers leave or return, and a
@@ -156,12 +169,11 @@ def _first_epochs(
     never its own, and shows nothing of others.
     """
     rows = listed[with_certain_marker(listed)]
-    last = coordinators.transactions["complete_leader_epoch"][rows["transaction"]]
-    used = markers["coordinator_epoch"][rows["marker"]] if len(rows) else last
+    last = column_at(transactions, "complete_leader_epoch", rows["transaction"])
+    used = column_at(markers, "coordinator_epoch", rows["marker"])
     rows = rows[(last != NONE) & (used <= last)]
     epochs = np.empty(len(rows), COORDINATOR_EPOCH)
-    if len(rows):
-        epochs["coordinator"] = coordinators.transactions["coordinator"][rows["transaction"]]
-        epochs["epoch"] = markers["coordinator_epoch"][rows["marker"]]
-        epochs["time"] = markers["marker_timestamp"][rows["marker"]]
+    epochs["coordinator"] = column_at(transactions, "coordinator", rows["transaction"])
+    epochs["epoch"] = column_at(markers, "coordinator_epoch", rows["marker"])
+    epochs["time"] = column_at(markers, "marker_timestamp", rows["marker"])
     return epochs

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,11 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 NO_MARKER = -1
 FOREVER = int(np.iinfo("i8").max)
+# Which ends, or which markers: there may be millions, whose indexes take as much memory as they do themselves.
+Selection: TypeAlias = "IntArray | slice"
+EVERY = slice(None)
+# Ends and markers that are compared at a time.
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class TransactionEnds:
     outcomes: IntArray
     is_required: BoolArray
 
-    def select(self, indexes: IntArray) -> TransactionEnds:
+    def select(self, indexes: IntArray | slice) -> TransactionEnds:
         """Return some of the ends."""
         return TransactionEnds(
             self.decided[indexes], self.completed[indexes], self.outcomes[indexes], self.is_required[indexes]
@@ -80,36 +86,60 @@ def align_markers(  # noqa: PLR0913  # the ends, the columns of the markers, and
         skew_ms: maximum difference between clocks.
         earlier_ends: whether there may have been ends before the first one.
     """
-    candidates = (*_all_ends(ends, optional), *_last_ends(ends, times, skew_ms if earlier_ends else None))
-    for wanted, assigned in candidates:
-        if _in_order(ends.select(wanted), times[assigned], outcomes[assigned], skew_ms):
+    for wanted, assigned in chain(
+        _all_ends(ends, optional), _last_ends(ends, times, skew_ms if earlier_ends else None)
+    ):
+        if _in_order(ends, wanted, times, outcomes, assigned, skew_ms):
             markers = np.full(len(ends), NO_MARKER, "i8")
-            markers[wanted] = assigned
+            markers[wanted] = np.arange(len(times))[assigned] if isinstance(assigned, slice) else assigned
             return Alignment(markers, np.zeros(len(ends), bool), is_exact=True)
     if len(ends) == len(times) == 1 and bool(_may_be_its_own(ends, times, outcomes, skew_ms).all()):
         return Alignment(np.zeros(1, "i8"), np.zeros(1, bool), is_exact=True)
     return _by_time(ends, times, outcomes, optional, skew_ms)
 
 
-def _all_ends(ends: TransactionEnds, optional: BoolArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield indexes of ends and of markers that may belong together, the most likely first."""
-    wanted = (np.flatnonzero(ends.is_required), np.arange(len(ends)))
-    return product(wanted, (np.arange(len(optional)), np.flatnonzero(~optional)))
+def _all_ends(ends: TransactionEnds, optional: BoolArray) -> Iterator[tuple[Selection, Selection]]:
+    """Yield which ends and which markers may belong together, the most likely first."""
+    required = ends.is_required
+    wanted = (EVERY,) if required.all() else (np.flatnonzero(required), EVERY)
+    assigned = (EVERY, np.flatnonzero(~optional)) if optional.any() else (EVERY,)
+    yield from product(wanted, assigned)
 
 
-def _last_ends(ends: TransactionEnds, times: IntArray, skew_ms: int | None) -> Iterator[tuple[IntArray, IntArray]]:
+def _last_ends(ends: TransactionEnds, times: IntArray, skew_ms: int | None) -> Iterator[tuple[Selection, Selection]]:
     """Yield the last ends, or the last markers, in case the log with the others begins later."""
-    every, surplus = np.arange(len(ends)), len(times) - len(ends)
+    surplus = len(times) - len(ends)
     if surplus < 0 and not ends.is_required[:-surplus].any():
-        yield every[-surplus:], np.arange(len(times))
+        yield slice(-surplus, None), EVERY
     if skew_ms is not None and surplus > 0 and len(ends) and times[surplus - 1] <= ends.decided[0] + skew_ms:
-        yield every, np.arange(surplus, len(times))
+        yield EVERY, slice(surplus, None)
 
 
-def _in_order(ends: TransactionEnds, times: IntArray, outcomes: IntArray, skew_ms: int) -> bool:
-    """Return whether each end has a marker in its time with the same outcome."""
-    same = len(ends) == len(times) and bool((ends.outcomes == outcomes).all())
-    return same and bool(_in_time(ends, times, skew_ms).all())
+def _in_order(  # noqa: PLR0913, PLR0917  # both sides, and which of each
+    ends: TransactionEnds, wanted: Selection, times: IntArray, outcomes: IntArray, assigned: Selection, skew_ms: int
+) -> bool:
+    """Return whether each of the ends has a marker in its time with the same outcome."""
+    count = _count(wanted, len(ends))
+    if count != _count(assigned, len(times)):
+        return False
+    for start in range(0, count, BLOCK):
+        some, sent = (_part(selection, start, start + BLOCK) for selection in (wanted, assigned))
+        block = ends.select(some)
+        if not ((block.outcomes == outcomes[sent]).all() and _in_time(block, times[sent], skew_ms).all()):
+            return False
+    return True
+
+
+def _count(selection: Selection, length: int) -> int:
+    return len(range(length)[selection]) if isinstance(selection, slice) else len(selection)
+
+
+def _part(selection: Selection, start: int, stop: int) -> Selection:
+    """Return some of what is selected."""
+    if isinstance(selection, slice):
+        begin = selection.start or 0
+        return slice(begin + start, begin + stop)
+    return selection[start:stop]
 
 
 def _in_time(ends: TransactionEnds, times: IntArray, skew_ms: int) -> BoolArray:
@@ -142,8 +172,10 @@ def _by_time(
     """
     markers, latest, optional_latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
     end_of = np.searchsorted(ends.decided, times, side="right") - 1
-    for marker in np.flatnonzero(end_of >= 0)[::-1].tolist():
+    for marker in range(len(times) - 1, -1, -1):
         end = end_of[marker]
+        if end < 0:
+            continue
         until = (optional_latest if optional[marker] else latest)[end]
         if outcomes[marker] == ends.outcomes[end] or (markers[end] == NO_MARKER and times[marker] <= until):
             markers[end] = marker

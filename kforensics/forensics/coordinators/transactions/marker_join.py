@@ -15,16 +15,13 @@ from itertools import chain
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, State, TopicPartition
-from kforensics.forensics.coordinators.partition_markers import (
-    TRANSACTION_MARKER,
-    PartitionMarkers,
-    TransactionMarkerArray,
-)
+from kforensics.forensics.coordinators.partition_markers import TRANSACTION_MARKER, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.early_markers import note_early_markers
-from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
+from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals
 from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles, may_follow_history
+from kforensics.forensics.coordinators.transactions.shared_keys import GroupEnds, GroupMarkers, group_batches
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     KeyGroups,
     MarkerStatus,
@@ -32,19 +29,16 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     decided_outcomes,
     decided_partitions,
     has_unique_key,
-    is_by_operator,
     key_groups,
+    may_be_by_operator,
 )
 from kforensics.forensics.coordinators.transactions.transitions import MAX_PRODUCER_EPOCH, TV2
-from kforensics.forensics.core.record_arrays import fields_of
+from kforensics.forensics.core.packed_rows import PackedRows, RowPacker, StructRows, column_at
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 
 ALL = slice(None)
-# What the alignment of markers with transactions of one epoch takes of either: there may be millions.
-ALIGNED_TRANSACTION = ("id", "coordinator", "decided", "completed", "is_superseded")
-ALIGNED_MARKER = (*("marker_epoch", "coordinator_epoch", "outcome", "marker_timestamp", "first_offset", "data_epoch"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class MarkerJoin:
 
     partitions: Sequence[TopicPartition]
     by_partition: Mapping[int, PartitionMarkers]
-    markers: TransactionMarkerArray
+    markers: StructRows
     transaction_partitions: TransactionPartitionArray
     roles: IntArray
     totals: JoinTotals
@@ -81,7 +75,7 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     start[list(by_partition)] = [_certain_start(one, rules.clock_skew_ms) for one in by_partition.values()]
     end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
     first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
-    markers = _all_markers(by_partition)
+    markers = _all_markers(by_partition, packed=isinstance(coordinators.transactions, PackedRows))
     by_partition = dict(_with_views(by_partition, markers))
     del supplied
     listed = decided_partitions(coordinators, markers, numbers)
@@ -111,8 +105,13 @@ def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:
     return start if start in (ALWAYS, NEVER) else start + skew_ms
 
 
-def _all_markers(by_partition: Mapping[int, PartitionMarkers]) -> TransactionMarkerArray:
+def _all_markers(by_partition: Mapping[int, PartitionMarkers], *, packed: bool) -> StructRows:
     """Return the markers of all partitions with the number of their partition, in one array: there may be many."""
+    if packed:
+        packer = RowPacker(TRANSACTION_MARKER)
+        for number, partition in by_partition.items():
+            packer.add(partition.markers, partition=number)
+        return packer.packed()
     markers = np.empty(sum(len(partition.markers) for partition in by_partition.values()), TRANSACTION_MARKER)
     start = 0
     for number, partition in by_partition.items():
@@ -124,7 +123,7 @@ def _all_markers(by_partition: Mapping[int, PartitionMarkers]) -> TransactionMar
 
 
 def _with_views(
-    by_partition: Mapping[int, PartitionMarkers], markers: TransactionMarkerArray
+    by_partition: Mapping[int, PartitionMarkers], markers: StructRows
 ) -> Iterator[tuple[int, PartitionMarkers]]:
     """Yield partitions whose markers are part of the array of all, so that memory holds them once."""
     start = 0
@@ -144,7 +143,7 @@ class _Join:
     def __init__(  # noqa: PLR0913, PLR0917  # both sides of the join, their groups and what limits them
         self,
         coordinators: Coordinators,
-        markers: TransactionMarkerArray,
+        markers: StructRows,
         listed: TransactionPartitionArray,
         groups: KeyGroups,
         coverage: tuple[IntArray, IntArray, IntArray],
@@ -158,8 +157,7 @@ class _Join:
 
     def _column(self, name: str, rows: IntArray | slice = ALL) -> Column:
         """Return a column of the transactions of all listed partitions, or of some."""
-        column: Column = self._coordinators.transactions[name][self._listed["transaction"][rows]]
-        return column
+        return column_at(self._coordinators.transactions, name, self._listed["transaction"][rows])
 
     def _unique_groups(self) -> BoolArray:
         """Return which groups have exactly one transaction that no other one can be mistaken for."""
@@ -181,7 +179,9 @@ class _Join:
         rows = row_of_group[self._groups.of_markers]
         markers = np.flatnonzero(rows != NONE)
         rows = rows[markers]
-        by_operator = is_by_operator(self._markers[markers]) & (self._column("transaction_version", rows) >= TV2)
+        names = ("marker_epoch", "data_epoch", "outcome")
+        own, of_data, outcomes = (column_at(self._markers, name, markers) for name in names)
+        by_operator = may_be_by_operator(own, of_data, outcomes) & (self._column("transaction_version", rows) >= TV2)
         self.roles[markers[by_operator]] = MarkerRole.BY_OPERATOR
         markers, rows = markers[~by_operator], rows[~by_operator]
         foreign = self._is_of_next(markers, rows)
@@ -200,84 +200,74 @@ class _Join:
 
         With version 2 the data of the next transaction has the epoch of the marker.
         """
-        ended = self._markers[markers]
-        is_next = (ended["data_epoch"] == ended["marker_epoch"]) & (ended["data_epoch"] != MAX_PRODUCER_EPOCH)
+        names = ("marker_epoch", "data_epoch", "outcome")
+        own, of_data, outcomes = (column_at(self._markers, name, markers) for name in names)
+        is_next = (of_data == own) & (of_data != MAX_PRODUCER_EPOCH)
         is_next &= self._column("transaction_version", rows) >= TV2
-        of_next: BoolArray = is_next & (ended["outcome"] != self._outcomes[rows])
+        of_next: BoolArray = is_next & (outcomes != self._outcomes[rows])
         return of_next
 
     def by_order(self) -> None:
         """Join the groups whose key identifies, or may identify, several transactions."""
-        for rows, markers in self._shared_groups():
-            self._align(rows, markers)
+        rows = np.flatnonzero(~self._is_unique[self._groups.of_partitions])
+        rows = rows[np.lexsort((self._column("decided", rows), self._groups.of_partitions[rows]))]
+        for batch in group_batches(self._groups, rows):
+            ends, sent = self._ends(batch.rows), self._sent(batch.markers)
+            for own, ours in batch.bounds:
+                self._align(batch.rows[own], batch.markers[ours], ends.part(own), sent.part(ours))
 
-    def _shared_groups(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the listed partitions and the markers of each group."""
-        groups = self._groups
-        rows = np.flatnonzero(~self._is_unique[groups.of_partitions])
-        rows = rows[np.lexsort((self._column("decided", rows), groups.of_partitions[rows]))]
-        numbers, starts = np.unique(groups.of_partitions[rows], return_index=True)
-        markers = np.argsort(groups.of_markers, kind="stable")
-        in_order = groups.of_markers[markers]
-        begins, ends = (np.searchsorted(in_order, numbers, side=side) for side in ("left", "right"))
-        for group, begin, end in zip(np.split(rows, starts[1:]), begins, ends, strict=bool(len(numbers))):
-            yield group, markers[begin:end]
+    def _ends(self, rows: IntArray) -> GroupEnds:
+        decided, completed = self._column("decided", rows), self._column("completed", rows)
+        partitions = self._listed["partition"][rows]
+        is_covered = decided >= self._coverage_start[partitions]
+        is_required = ~self._column("is_superseded", rows) & is_covered
+        is_required &= ~self._may_follow_copy(completed, partitions) & ~self._precedes_log(completed, partitions)
+        is_whole = self._coordinators.ids["history_complete"][self._column("id", rows)]
+        ends = TransactionEnds(decided, completed, self._outcomes[rows], is_required)
+        return GroupEnds(ends, is_covered, is_whole, self._column("coordinator", rows))
 
-    def _align(self, rows: IntArray, markers: IntArray) -> None:
+    def _sent(self, markers: IntArray) -> GroupMarkers:
+        is_empty = column_at(self._markers, "first_offset", markers) == NONE
+        names = ("marker_timestamp", "outcome", "coordinator_epoch")
+        times, outcomes, epochs = (column_at(self._markers, name, markers) for name in names)
+        own, of_data = (column_at(self._markers, name, markers) for name in ("marker_epoch", "data_epoch"))
+        return GroupMarkers(times, outcomes, epochs, is_empty, may_be_by_operator(own, of_data, outcomes))
+
+    def _align(self, rows: IntArray, markers: IntArray, decided: GroupEnds, sent: GroupMarkers) -> None:
         """Join a group. Transactions and markers from before the coverage of the other side take part if they fit."""
-        decisions = self._listed["transaction"][rows]
-        transactions = fields_of(self._coordinators.transactions, decisions, ALIGNED_TRANSACTION)
-        coverage_start = self._history_start(transactions)
-        covered = transactions["decided"] >= self._coverage_start[self._listed["partition"][rows]]
-        is_required = ~transactions["is_superseded"] & covered & (transactions["decided"] >= coverage_start)
-        is_required &= ~self._may_follow_copy(rows) & ~self._precedes_log(rows)
-        group = fields_of(self._markers, markers, ALIGNED_MARKER)
-        optional = self._optional(group)
-        ends = TransactionEnds(transactions["decided"], transactions["completed"], self._outcomes[rows], is_required)
-        earlier_ends = coverage_start != ALWAYS
-        alignment = align_markers(
-            ends, group["marker_timestamp"], group["outcome"], optional, self._skew_ms, earlier_ends=earlier_ends
-        )
+        coverage_start = self._history_start(decided)
+        ends, optional, earlier_ends = decided.ends, sent.optional(), coverage_start != ALWAYS
+        if earlier_ends:
+            ends = replace(ends, is_required=ends.is_required & (ends.decided >= coverage_start))
+        alignment = align_markers(ends, sent.times, sent.outcomes, optional, self._skew_ms, earlier_ends=earlier_ends)
         has_marker = alignment.markers >= 0
-        complete = not earlier_ends and bool(covered.all())
-        self._listed["marker"][rows[has_marker]] = markers[alignment.markers[has_marker]]
+        complete = not earlier_ends and bool(decided.is_covered.all())
         self._listed["is_exact"][rows] = alignment.is_exact and complete
         self._listed["marker_status"][rows[~has_marker & ~alignment.is_missing]] = MarkerStatus.AMBIGUOUS
-        numbers = np.full(len(group), transactions["coordinator"][0])
-        later = may_follow_history(self._coordinators, numbers, group["marker_timestamp"], self._skew_ms)
+        later = may_follow_history(self._coordinators, decided.coordinator[:1], sent.times, self._skew_ms)
         unassigned = np.where(complete & ~later, MarkerRole.UNMATCHED, MarkerRole.NOT_COVERED)
         self.roles[markers] = np.where(optional, MarkerRole.DUPLICATE, unassigned)
         by_operator = MarkerRole.BY_OPERATOR if complete else MarkerRole.NOT_COVERED
-        self.roles[markers[optional & is_by_operator(group)]] = by_operator
-        self.roles[markers[alignment.markers[has_marker]]] = MarkerRole.SENT
+        self.roles[markers[optional & sent.by_operator]] = by_operator
+        assigned = markers[alignment.markers[has_marker]]
+        self._listed["marker"][rows[has_marker]] = assigned
+        self.roles[assigned] = MarkerRole.SENT
 
-    def _may_follow_copy(self, rows: IntArray | slice = ALL) -> BoolArray:
+    def _may_follow_copy(self, completed: IntArray, partitions: IntArray) -> BoolArray:
         """Return for which listed partitions the marker may have been written after the partition was copied."""
-        completed = self._column("completed", rows)
-        late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage_end[self._listed["partition"][rows]])
+        late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage_end[partitions])
         return late
 
-    def _precedes_log(self, rows: IntArray | slice = ALL) -> BoolArray:
+    def _precedes_log(self, completed: IntArray, partitions: IntArray) -> BoolArray:
         """Return for which listed partitions the transaction was complete before the first batch of the log."""
-        completed = self._column("completed", rows)
-        early: BoolArray = (completed != NO_TIME) & (completed < self._first_time[self._listed["partition"][rows]])
+        early: BoolArray = (completed != NO_TIME) & (completed < self._first_time[partitions])
         return early
 
-    def _history_start(self, transactions: CoordinatorTransactionArray) -> int:
+    def _history_start(self, decided: GroupEnds) -> int:
         """Return the time from which all transactions of an id are available."""
-        if self._coordinators.ids["history_complete"][transactions["id"]].all():
+        if decided.is_whole.all():
             return ALWAYS
-        return int(self._coordinators.coverage_start[transactions["coordinator"]].max())
-
-    @staticmethod
-    def _optional(group: TransactionMarkerArray) -> BoolArray:
-        """Return which markers of a group may be duplicates or an operator's."""
-        duplicate = np.zeros(len(group), bool)
-        duplicate[1:] = (group["first_offset"][1:] == NONE) & (group["outcome"][1:] == group["outcome"][:-1])
-        epoch = group["coordinator_epoch"]
-        before = np.concatenate([[NONE], epoch[:-1]])
-        optional: BoolArray = duplicate | (is_by_operator(group) & ((epoch == 0) | (epoch == before)))
-        return optional
+        return int(self._coordinators.coverage_start[decided.coordinator].max())
 
     def set_statuses(self, by_partition: Mapping[int, PartitionMarkers]) -> None:
         """Set the marker status of every listed partition.
@@ -287,24 +277,28 @@ class _Join:
         """
         listed, superseded = self._listed, self._column("is_superseded")
         has_marker = listed["marker"] != NONE
-        # No marker is -1, which indexes the NONE at the end.
-        columns = (np.append(self._markers[name], NONE) for name in ("outcome", "first_offset"))
-        outcomes, firsts = (column[listed["marker"]] for column in columns)
+        # No marker is -1, which indexes the value at the end.
+        is_empty = np.append(self._markers["first_offset"] == NONE, True)[listed["marker"]]
+        outcomes = np.append(self._markers["outcome"], NONE)[listed["marker"]]
+        completed = self._column("completed")
+        is_elsewhere = self._may_follow_copy(completed, listed["partition"])
+        is_elsewhere |= self._precedes_log(completed, listed["partition"])
+        del completed
         covered = self._column("decided") >= self._coverage_start[listed["partition"]]
         complete = np.isin(self._column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
         covered |= self._has_unended_data(~covered & ~has_marker & complete, by_partition)
         cases = (
             (~np.isin(listed["partition"], list(by_partition)), MarkerStatus.NOT_SUPPLIED),
             (has_marker & ((outcomes != self._outcomes) | superseded), MarkerStatus.SPLIT),
-            (has_marker & (firsts == NONE), MarkerStatus.EMPTY),
+            (has_marker & is_empty, MarkerStatus.EMPTY),
             (has_marker, MarkerStatus.MATCHED),
             (superseded, MarkerStatus.UNSENT),
             (~complete, MarkerStatus.PENDING),
-            (~covered | self._may_follow_copy() | self._precedes_log(), MarkerStatus.NOT_COVERED),
+            (~covered | is_elsewhere, MarkerStatus.NOT_COVERED),
             (listed["marker_status"] == MarkerStatus.AMBIGUOUS, MarkerStatus.AMBIGUOUS),
         )
-        masks, statuses = [mask for mask, _ in cases], [int(status) for _, status in cases]
-        listed["marker_status"] = np.select(masks, statuses, MarkerStatus.MISSING)
+        masks, statuses = [mask for mask, _ in cases], [np.int8(status) for _, status in cases]
+        listed["marker_status"] = np.select(masks, statuses, np.int8(MarkerStatus.MISSING))
 
     def _has_unended_data(self, candidates: BoolArray, by_partition: Mapping[int, PartitionMarkers]) -> BoolArray:
         """Return which listed partitions outside the coverage have data that no marker of their transaction ended.
@@ -312,12 +306,12 @@ class _Join:
         In version 2 the epoch identifies the transaction of the data, and no cleaner of these releases removes a marker
         before its data.
         """
-        epochs, producers = self._column("data_epoch"), self._column("producer_id")
+        epochs = self._column("data_epoch")
         candidates = candidates & (self._column("transaction_version") >= TV2) & (epochs != NONE)
         unended = np.zeros(len(candidates), bool)
         rows = np.flatnonzero(candidates & np.isin(self._listed["partition"], list(by_partition)))
         rows = rows[np.argsort(self._listed["partition"][rows], kind="stable")]
         numbers, starts = np.unique(self._listed["partition"][rows], return_index=True)
         for number, group in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=bool(len(numbers))):
-            unended[group] = by_partition[number].begins_with(producers[group], epochs[group])
+            unended[group] = by_partition[number].begins_with(self._column("producer_id", group), epochs[group])
         return unended

@@ -10,6 +10,8 @@ from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE
 from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, Coordinators
 from kforensics.forensics.coordinators.transactions.transaction_partitions import is_by_operator
+from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -34,9 +36,7 @@ class MarkerRole(IntEnum):
     NOT_COVERED = 7
 
 
-def marker_roles(
-    coordinators: Coordinators, markers: TransactionMarkerArray, joined_roles: IntArray, rules: Rules
-) -> IntArray:
+def marker_roles(coordinators: Coordinators, markers: StructRows, joined_roles: IntArray, rules: Rules) -> IntArray:
     """Return the roles of all markers.
 
     Args:
@@ -47,7 +47,7 @@ def marker_roles(
     """
     roles: IntArray = joined_roles.copy()
     indexes = np.flatnonzero(joined_roles == NONE)
-    others = markers[indexes]
+    others = take_rows(markers, indexes)
     ids = coordinators.id_of(others["producer_id"])
     decided, listed = _decided(coordinators, others)
     covered = _decision_covered(coordinators, others, ids, rules.clock_skew_ms)
@@ -68,11 +68,13 @@ _EPOCHS = 1 << 15
 
 def _decided(coordinators: Coordinators, markers: TransactionMarkerArray) -> tuple[BoolArray, BoolArray]:
     """Return which markers have the key of a transaction, and whether all such transactions list known partitions."""
+    if not len(markers):
+        return np.zeros(0, bool), np.zeros(0, bool)
     transactions = coordinators.transactions
-    transactions = transactions[transactions["marker_epoch"] != NONE]
+    decided = transactions["marker_epoch"] != NONE
     keys, marker_keys = (rows["producer_id"] * _EPOCHS + rows["marker_epoch"] for rows in (transactions, markers))
     unknown = (transactions["partitions"] == UNKNOWN_SET) | ~coordinators.ids["history_complete"][transactions["id"]]
-    return np.isin(marker_keys, keys), ~np.isin(marker_keys, keys[unknown])
+    return np.isin(marker_keys, keys[decided]), ~np.isin(marker_keys, keys[decided & unknown])
 
 
 def _decision_covered(

@@ -75,7 +75,7 @@ def combined(supplied: Sequence[PartitionMarkers], joins: Iterable[tuple[IntArra
         rows["marker"] += np.where(rows["marker"] >= 0, marker_count, 0)
         marker_count += len(join.markers)
         listed.append(rows)
-        markers.append(join.markers)
+        markers.append(take_rows(join.markers, np.arange(len(join.markers))))
         roles.append(join.roles)
         totals.append(join.totals.renumbered(indexes))
         last = join
@@ -97,7 +97,7 @@ def whole(folder: Path) -> tuple[Coordinators, list[PartitionMarkers]]:
 
 def contents(join: MarkerJoin) -> list[tuple[object, ...]]:
     """Return every listed partition with its marker, and every marker with its role."""
-    markers = [tuple(marker) for marker in join.markers.tolist()]
+    markers = [tuple(marker) for marker in take_rows(join.markers, np.arange(len(join.markers))).tolist()]
     rows = join.transaction_partitions.tolist()
     listed = [(*row[:3], row[4], markers[row[3]] if row[3] >= 0 else None) for row in rows]
     totals = [row for rows in astuple(join.totals) for row in rows.tolist()]
