@@ -20,6 +20,8 @@ __all__ = ["Cluster", "standalone_cluster"]
 
 PATIENCE = 60.0
 HOST = "127.0.0.1"
+# Spark starts no second attempt of a task on the same host; these are two for it, both on the loopback interface.
+HOSTS = (HOST, "localhost")
 # What lives for seconds is not worth being compiled well.
 QUICK_COMPILE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DAEMON = {
@@ -102,6 +104,25 @@ class Cluster:
         os.kill(oldest, signal.SIGKILL)
         return oldest
 
+    @contextmanager
+    def hanging_executor(self) -> Iterator[None]:
+        """Halt the Pythons of the oldest executor, as on a machine that hangs, and let them go on at the end."""
+        oldest = self._daemons[0].waits_for("executor", self.executors)[0]
+        halted = [pid for pid in self._processes() if oldest in _ancestors(pid)]
+        for pid in halted:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in halted:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def executor_output(self) -> str:
+        """Return what all executors have logged."""
+        logs = self.folder.glob("work-*/app-*/*/stderr")
+        return "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
+
     def stop(self) -> None:
         """End all that was started, executors and their Pythons included; a second call does nothing."""
         left = self._processes()
@@ -122,12 +143,12 @@ class Cluster:
         sessions = {daemon.process.pid for daemon in self._daemons}
         return [pid for pid in _running() if _session(pid) in sessions]
 
-    def _start(self, name: str, *words: str) -> _Daemon:
+    def _start(self, name: str, *words: str, host: str = HOST) -> _Daemon:
         log = self.folder / f"{name}.log"
         home = self.environment["SPARK_HOME"]
         with log.open("wb") as out:
             process = subprocess.Popen(
-                ["/bin/bash", f"{home}/bin/spark-class", *words, "--host", HOST, "--port", "0", "--webui-port", "0"],
+                ["/bin/bash", f"{home}/bin/spark-class", *words, "--host", host, "--port", "0", "--webui-port", "0"],
                 env=self.environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -145,7 +166,8 @@ class Cluster:
         for number in range(workers):
             work = str(self.folder / f"work-{number}")
             size = ("--cores", str(cores), "--memory", "1g", "--work-dir", work)
-            self._start(f"worker-{number}", f"{package}.worker.Worker", self.url, *size)
+            host = HOSTS[number % len(HOSTS)]
+            self._start(f"worker-{number}", f"{package}.worker.Worker", self.url, *size, host=host)
         master.waits_for("workers", lambda: master.output().count(REGISTERED) == workers)
 
 
@@ -199,6 +221,17 @@ def _is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    """Yield the parent of a process, its parent, and so on."""
+    while pid > 1:
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        pid = int(status.rpartition(")")[2].split()[1])
+        yield pid
 
 
 def _command(pid: int) -> str:
