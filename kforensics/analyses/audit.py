@@ -205,7 +205,7 @@ def run_audit(
     with EvidenceStore(request.output) as store:
         start = time.perf_counter()
         store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), investigation.files))
-        read_bytes = 0
+        read_bytes = unread = 0
         for result in every:
             stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
@@ -213,11 +213,12 @@ def run_audit(
                     store.add(rows)
                 store.add_values(STORED["damage"], result.damage)
             read_bytes += _read_bytes(result)
+            unread += result.is_counted and result.why is not None
             yield replace(result, rows={name: rows for name, rows in result.rows.items() if name in STORED})
         with stages.stage("checksums"):
             inputs = [_input(file, with_checksum=request.checksums) for file in investigation.files]
         tables = {**STORED, CHUNK_SUMMARIES.name: CHUNK_SUMMARIES}
-        more = {"read_bytes": read_bytes, **_summaries_in_manifest(investigation, summaries)}
+        more = {"unread": unread, "read_bytes": read_bytes, **_summaries_in_manifest(investigation, summaries)}
         store.finish(tables, _manifest(investigation, request, inputs, stages) | more)
 
 

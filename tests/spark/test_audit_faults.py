@@ -126,6 +126,15 @@ def test_both_engines_say_the_same(spark: SparkSession, tmp_path: Path, scene: S
         assert not (tmp_path / "there").exists()
     else:
         assert stored(tmp_path / "there") == stored(tmp_path / "here")
+        assert counts_in(tmp_path / "there") == counts_in(tmp_path / "here")
+
+
+def counts_in(store: Path) -> tuple[int, int]:
+    """Return the numbers of partitions, and of those that could not be read, as the manifest has them."""
+    manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
+    verdicts = [row for row in stored(store)["partitions"].elements() if "'verdict': 'unread'" in row]
+    assert manifest["unread"] == len(verdicts)
+    return manifest["partitions"], manifest["unread"]
 
 
 @pytest.mark.spark
@@ -187,13 +196,15 @@ def test_an_audit_names_its_jobs_and_leaves_nothing_in_memory(spark: SparkSessio
     context.setJobDescription("mine")
     first = context._jsc.sc().statusStore().jobsList(None).size()
     request = SparkRequest((str(SAMPLES / "replication"),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS)
-    audited_on_spark(spark, planned(spark, request), request)
+    plan = planned(spark, request)
+    size = format_size(plan.size)
+    audited_on_spark(spark, plan, request)
     jobs = context._jsc.sc().statusStore().jobsList(None)
     texts = {jobs.apply(index).description().getOrElse(None) for index in range(jobs.size() - first)}
     assert texts == {
         "kforensics: list the folders",
         "kforensics: compare copies of partitions",
-        "kforensics: read and evaluate the partitions",
+        f"kforensics: read and evaluate {counts_in(tmp_path / 'store')[0]} partitions with {size} of logs",
         "kforensics: look up the settings",
     }
     assert context.getLocalProperty("spark.job.description") == "mine"

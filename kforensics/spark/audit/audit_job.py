@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.spark.audit.cross_partition import (
@@ -103,7 +104,9 @@ def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
         frames.append(job.meetings("keys", clusters or Clusters(), tasks))
     if scope.records and have_topics(plan.members):
         frames.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
-    with described(spark, "read and evaluate the partitions"):
+    # Accumulators of Python have no names in Spark's UI, and no values before a job ends.
+    work = f"{format_count(len(plan.sizes), 'partition')} with {format_size(plan.size)} of logs"
+    with described(spark, f"read and evaluate {work}"):
         return sink.merged([*outcomes, *_collected(_union(frames))])
 
 

@@ -236,7 +236,8 @@ def audited_on_spark(
             more = [CHUNK_SUMMARIES, *([CHECKSUMS] if request.checksums else [])]
             tables = {**STORED, **{table.name: table for table in more}}
             manifest = _manifest(spark, plan, request, rules.as_of_ms, stages, counter)
-            store.finish(outcome.parts, tables, {**manifest, **summaries_in_manifest(summaries)})
+            unread = {"unread": outcome.report.unread_count}
+            store.finish(outcome.parts, tables, {**manifest, **unread, **summaries_in_manifest(summaries)})
     outcome.report.unreadable_paths = plan.unreadable
     return outcome.report
 
