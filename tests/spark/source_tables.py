@@ -20,7 +20,7 @@ def planned(table: str, path: Path, **options: object) -> tuple[Wanted, list[Wor
     """Return what is wanted and what the tasks get, both after serialization."""
     given = {"table": table, "path": str(path), **{name: str(value) for name, value in options.items()}}
     wanted = wanted_of(given)
-    moved: tuple[Wanted, list[Work]] = pickle.loads(pickle.dumps((wanted, works_of(wanted))))  # noqa: S301  # ours
+    moved: tuple[Wanted, list[Work]] = pickle.loads(pickle.dumps((wanted, [*works_of(wanted)])))  # noqa: S301  # ours
     return moved
 
 

@@ -1,5 +1,6 @@
 """What the data source plans: few tasks for many files, many for one, and none for what cannot be wanted."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 
 from kforensics.errors import InputError
 from kforensics.parsers.files.source import BytesSource
-from kforensics.spark.source.input_slices import Work
+from kforensics.spark.source.input_slices import Work, works_of
+from kforensics.spark.source.source_options import wanted_of
 from kforensics.spark.source.source_reading import Head
 from tests.forensics.forge import cut, file_of, forge, patch, swap
 from tests.spark.source_tables import planned, read, read_of
@@ -170,3 +172,19 @@ def test_a_head_ends_at_the_given_size() -> None:
     assert head.next_data(2) == 2
     head.close()
     assert source.read(9, 1) == b"9"
+
+
+def test_planning_keeps_a_few_bytes_of_each_file(tmp_path: Path) -> None:
+    """A driver may have millions of files: their work is packed as they are listed, that of each task on its own."""
+    for partition in range(40):
+        folder = tmp_path / f"orders-{partition}"
+        folder.mkdir()
+        for number in range(50):
+            (folder / f"{number:020}.log").touch()
+    works = works_of(wanted_of({"table": "batches", "path": str(tmp_path), "split_size": str(50 << 20)}))
+    first = next(works)
+    shutil.rmtree(tmp_path / "orders-9")  # the last one by name; it has not been listed yet
+    packed = [first.to_bytes(), *(work.to_bytes() for work in works)]
+    assert [len(Work.from_bytes(each).slices) for each in packed] == [50] * 39
+    assert sum(map(len, packed)) / (39 * 50) < 15
+    assert Work.from_bytes(first.to_bytes()) == first

@@ -5,6 +5,7 @@ What cannot be read is reported as :class:`Unreadable`, never skipped silently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -74,6 +75,7 @@ class Unreadable:
 
 
 DiscoveryRow = FoundFile | Unreadable
+GLOB = re.compile(r"[*?\[]")
 
 
 def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
@@ -82,12 +84,16 @@ def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
     Args:
         paths: files, partition folders, log directories or any parent folders, as paths, globs or URIs.
     """
-    seen: set[str | Unreadable] = set()
+    paths, seen = list(paths), set[str | Unreadable]()
+    # A single folder has every file once, so that the paths of its millions of files need not be kept.
+    is_one = len(paths) == 1 and not GLOB.search(paths[0])
     for path in paths:
         for row in _under(path, defers=False):
-            if not isinstance(row, DeferredFolder) and _key(row) not in seen:
+            if isinstance(row, DeferredFolder) or _key(row) in seen:
+                continue
+            if not is_one or isinstance(row, Unreadable):
                 seen.add(_key(row))
-                yield row
+            yield row
 
 
 def discover_lazily(paths: Iterable[str]) -> Iterator[DiscoveryRow | DeferredFolder]:

@@ -110,7 +110,7 @@ class LocalFolders:
             raise InputForbiddenError(path, why) from error
         except OSError as error:
             raise InputError(path, os.strerror(error.errno or 0)) from error
-        return [self._entry(self.join(path, name)) for name in names]
+        return [self._entry(self.join(path, name), None if name.endswith(INSIDE) else name) for name in names]
 
     def name(self, path: str) -> str:
         """Return the last component of a path, resolving a relative one such as ``.`` first."""
@@ -160,8 +160,8 @@ class LocalFolders:
             return [self._entry(self.join(root, archive.stream)), *problems]
         return [self._entry(root), *problems] if os.listdir(archive.root) or not problems else problems
 
-    def _entry(self, path: str) -> Entry:
-        name = self.name(path)
+    def _entry(self, path: str, name: str | None = None) -> Entry:
+        name = name or self.name(path)
         try:
             status = os.stat(content_path(path))
         except OSError as error:

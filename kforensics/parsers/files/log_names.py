@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from kforensics.parsers.files.text_lines import parse_int, parse_long
@@ -100,6 +101,7 @@ class FolderName:
     topic_may_be_cut: bool = False
 
 
+@lru_cache(maxsize=4096)  # listing a folder asks several times for each of its names
 def parse_file_name(name: str) -> FileName | None:
     """Return the parsed file name, None if it is not a name that Kafka uses.
 

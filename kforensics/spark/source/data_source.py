@@ -1,6 +1,6 @@
 """The data source ``kforensics`` for ``spark.read``: the decoded tables of files, read by Spark's tasks.
 
-Spark plans in one Python process and reads in others; between them it sends :class:`.source_slices.Work`.
+Spark plans in one Python process and reads in others; between them it sends :class:`.input_slices.Work`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kforensics.errors import UsageError
-from kforensics.spark.source.input_slices import works_of
+from kforensics.spark.source.input_slices import Work, works_of
 from kforensics.spark.source.source_options import Wanted, ddl_of, ddl_type, wanted_of
 from kforensics.spark.source.source_reading import record_batches
 from kforensics.spark.worker import settle
@@ -74,9 +74,9 @@ class Reader(DataSourceReader):
         Raises:
             InputError: there is nothing under the paths.
         """
-        return [InputPartition(work) for work in works_of(self._wanted)]
+        return [InputPartition(work.to_bytes()) for work in works_of(self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         settle()
-        return record_batches(partition.value, self._wanted)
+        return record_batches(Work.from_bytes(partition.value), self._wanted)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle  # nosec B403  # for Spark, which pickles what it sends to tasks
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 
 from kforensics.errors import InputError
 from kforensics.forensics.partition.partition_files import LogDir, Partition
@@ -56,15 +58,25 @@ class Work:
 
     Attributes:
         slices: files and ranges, in order.
-        unreadable: paths that could not be listed; they are rows of ``damage``.
+        unreadable: paths that could not be listed, in the work of the last task; they are rows of ``damage``.
     """
 
     slices: tuple[Slice, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
 
+    def to_bytes(self) -> bytes:
+        """Return the work as Spark sends it: the driver holds that of all tasks, and Python and Java a copy each."""
+        return zlib.compress(pickle.dumps(self), level=1)
 
-def works_of(wanted: Wanted) -> list[Work]:
-    """Return the work of each task of a scan; at least one task.
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> Work:
+        """Return the work of :meth:`to_bytes`."""
+        work: Work = pickle.loads(zlib.decompress(packed))  # noqa: S301  # nosec B301  # of this driver, over Spark
+        return work
+
+
+def works_of(wanted: Wanted) -> Iterator[Work]:
+    """Yield the work of each task of a scan, while its files are listed; at least one task.
 
     Args:
         wanted: the options of the query.
@@ -73,25 +85,49 @@ def works_of(wanted: Wanted) -> list[Work]:
         InputError: there is no file, and one of the given paths could not be listed. The table ``damage`` has a row for
             such a path instead.
     """
-    files, unreadable = _discovered(wanted.paths)
-    if not files and wanted.name != "damage" and any(row.path in wanted.paths for row in unreadable):
-        raise InputError(", ".join(wanted.paths), "; ".join(f"{row.path}: {row.why}" for row in unreadable))
-    slices = [piece for file in files if _may_fill(wanted, file) for piece in _slices(file, wanted)]
+    listing = _Listing(wanted.paths)
+    slices: Iterator[Slice] = (
+        piece for file in listing.files() if _may_fill(wanted, file) for piece in _slices(file, wanted)
+    )
     if wanted.selection.offsets:
-        slices = _overlapping(slices, wanted.selection.offsets)
-    works = list(_packed(slices, wanted.split_size, LISTING_COST if wanted.name == "files" else OPEN_COST))
-    first, *others = works or [Work()]
-    return [replace(first, unreadable=tuple(unreadable)), *others]
+        slices = chain(_overlapping(list(slices), wanted.selection.offsets))
+    last = Work()
+    for number, work in enumerate(_packed(slices, wanted.split_size, _opening_cost(wanted))):
+        if number:
+            yield last
+        last = work
+    unreadable = listing.unreadable
+    if not listing.count and wanted.name != "damage" and any(row.path in wanted.paths for row in unreadable):
+        raise InputError(", ".join(wanted.paths), "; ".join(f"{row.path}: {row.why}" for row in unreadable))
+    yield replace(last, unreadable=tuple(unreadable))
 
 
-def _discovered(paths: Sequence[str]) -> tuple[list[FoundFile], list[Unreadable]]:
-    files, unreadable = list[FoundFile](), list[Unreadable]()
-    for row in discover(paths):
-        if isinstance(row, Unreadable):
-            unreadable.append(row)
-        else:
-            files.append(classified_by_suffix(row) if is_named(row.path, paths) else row)
-    return files, unreadable
+@dataclass(slots=True)
+class _Listing:
+    """Lists the files under some paths once.
+
+    Attributes:
+        paths: the paths.
+        unreadable: paths that could not be listed so far.
+        count: number of files so far.
+    """
+
+    paths: Sequence[str]
+    unreadable: list[Unreadable] = field(default_factory=list)
+    count: int = 0
+
+    def files(self) -> Iterator[FoundFile]:
+        """Yield the files."""
+        for row in discover(self.paths):
+            if isinstance(row, Unreadable):
+                self.unreadable.append(row)
+            else:
+                self.count += 1
+                yield classified_by_suffix(row) if is_named(row.path, self.paths) else row
+
+
+def _opening_cost(wanted: Wanted) -> int:
+    return LISTING_COST if wanted.name == "files" else OPEN_COST
 
 
 def _may_fill(wanted: Wanted, file: FoundFile) -> bool:
