@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kforensics.analyses.connect import connector_in
 from kforensics.analyses.explain import PartitionReader
-from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.partitions import Investigation, OnUnreadable, ignore
 from kforensics.analyses.topics import check_topics, is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_commits, best_histories, best_replicas
@@ -30,13 +30,16 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPar
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
+from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
 from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["GroupsRequest", "answer_groups"]
+__all__ = ["GroupsRequest", "answer_groups", "why_unknown_group"]
+
+NO_COORDINATOR = f"no partition of {CONSUMER_OFFSETS} is under the paths; add its log directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,9 @@ def answer_groups(
     """
     reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
     everything = [one for one in (*investigation.partitions, *investigation.neighbors) if one.has_log]
-    coordinators = [one for one in everything if one.place.topic == CONSUMER_OFFSETS]
+    coordinators = _coordinators(investigation)
     if not coordinators and reader.is_complete:
-        raise UsageError(f"no partition of {CONSUMER_OFFSETS} is under the paths; add its log directory")
+        raise UsageError(NO_COORDINATOR)
     by_cluster = defaultdict[str, list[tuple[Commits, GroupEvents | None]]](list)
     for state in reader.states(coordinators):
         events = None if request.group is None else GroupEvents(request.group, state)
@@ -108,8 +111,35 @@ def answer_groups(
     if request.group is not None and reader.is_complete:
         known = {group for replicas in by_cluster.values() for commits, _ in replicas for group in _groups(commits)}
         if request.group not in known:
-            hint = similar(request.group, sorted(known)) or f"there are {len(known)} groups"
-            raise UsageError(f"there is no record of the group {request.group!r} in {CONSUMER_OFFSETS}; {hint}")
+            raise UsageError(_unknown_group(request.group, known))
+
+
+def why_unknown_group(investigation: Investigation, group: str) -> str | None:
+    """Return the error for a group without a record in the logs of its coordinators; None if it has one."""
+    reader = PartitionReader(investigation, ignore, needs_settings=False)
+    known = set[str]()
+    coordinators = _coordinators(investigation)
+    for state in reader.states(coordinators):
+        try:
+            known |= _groups(commits_of(state))
+        except InputError as error:
+            reader.skip(error)
+    if group in known:
+        return None
+    return _unknown_group(group, known) if coordinators else NO_COORDINATOR
+
+
+def _unknown_group(group: str, known: set[str]) -> str:
+    hint = (
+        similar(group, sorted(known))
+        or f"there {'is' if len(known) == 1 else 'are'} {format_count(len(known), 'group')}"
+    )
+    return f"there is no record of the group {group!r} in {CONSUMER_OFFSETS}; {hint}"
+
+
+def _coordinators(investigation: Investigation) -> list[Partition]:
+    everything = (*investigation.partitions, *investigation.neighbors)
+    return [one for one in everything if one.has_log and one.place.topic == CONSUMER_OFFSETS]
 
 
 def _groups(commits: Commits) -> set[str]:

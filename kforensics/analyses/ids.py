@@ -11,7 +11,7 @@ import numpy as np
 
 from kforensics.analyses.connect import connector_in
 from kforensics.analyses.explain import PartitionReader, coordinators_among, unknown_id
-from kforensics.analyses.partitions import Investigation, OnUnreadable
+from kforensics.analyses.partitions import Investigation, OnUnreadable, ignore
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, group_commits
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
@@ -29,7 +29,7 @@ from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Par
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.tables.schemas import Table
 
-__all__ = ["IdsRequest", "answer_ids"]
+__all__ = ["IdsRequest", "answer_ids", "why_unknown_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,13 @@ def answer_ids(
     for name, histories in reader.histories().items():
         best = best_histories(histories)
         yield IdList(name, len(best), tuple(id_rows(Cluster.of(best, (), investigation.rules))))
+
+
+def why_unknown_id(investigation: Investigation, transactional_id: str) -> str | None:
+    """Return the error for a transactional id without a record in the coordinators' logs; None if it has one."""
+    reader = PartitionReader(investigation, ignore, needs_settings=False)
+    known = {name for histories in reader.histories().values() for history in histories for name in history.names}
+    return None if transactional_id in known else unknown_id(investigation, transactional_id, sorted(known))
 
 
 def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdHistory]:

@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
     epilog=epilog(
         "groups /var/lib/kafka/data",
         "groups --topic orders /var/lib/kafka/data",
-        "groups --group billing /var/lib/kafka/data",
+        "groups billing /var/lib/kafka/data",
         failure="never",
     ),
 )
@@ -33,12 +33,17 @@ def groups(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The history of this group: members, commits, and why it read again.",
+            help="The history of this group: members, commits, and why it read again. Or type it before the paths.",
             rich_help_panel=SELECTION,
         ),
     ] = None,
 ) -> None:
     """List the groups with their states and lags, or show the history of one of them."""
+    from kforensics.analyses.groups import why_unknown_group
+    from kforensics.cli.name_argument import name_before_paths
+
+    if group is None:
+        group, options = name_before_paths(options, why_unknown_group)
     raise typer.Exit(show_groups(options, group))
 
 

@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog(
         "ids /var/lib/kafka/data",
-        "ids --transactional-id payments-1 /var/lib/kafka/data",
+        "ids payments-1 /var/lib/kafka/data",
         "ids --where payments-1 /var/lib/kafka/data",
         failure="never",
     ),
@@ -31,7 +31,11 @@ def ids(
     *,
     transactional_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The life of this id, event by event.", rich_help_panel=SELECTION),
+        typer.Option(
+            metavar="ID",
+            help="The life of this id, event by event. Or type the id before the paths.",
+            rich_help_panel=SELECTION,
+        ),
     ] = None,
     where: Annotated[
         str | None,
@@ -45,11 +49,14 @@ def ids(
     """List the transactional ids with their states, or show the life of one of them."""
     from itertools import chain
 
-    from kforensics.analyses.ids import IdsRequest, answer_ids
+    from kforensics.analyses.ids import IdsRequest, answer_ids, why_unknown_id
+    from kforensics.cli.name_argument import name_before_paths
     from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.render.ids_text import id_answer_lines
 
+    if transactional_id is None and where is None:
+        transactional_id, options = name_before_paths(options, why_unknown_id)
     request = IdsRequest(transactional_id, where)
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)

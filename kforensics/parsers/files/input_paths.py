@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 from collections.abc import Collection
 
@@ -37,6 +38,12 @@ def is_uri(path: str) -> bool:
     """Return whether a path is a URI such as ``s3://bucket/key``."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.isalnum()
+
+
+def names_no_file(path: str) -> bool:
+    """Return whether an argument cannot be a path: no file has the name, and it is no URI, glob or archive's entry."""
+    may_be_path = path == STDIN or is_uri(path) or f"{INSIDE}/" in path or glob.has_magic(path)
+    return not may_be_path and not os.path.lexists(path)
 
 
 def open_read_only(path: str) -> int:
