@@ -10,6 +10,7 @@ from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
+from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -59,14 +60,24 @@ class LsoQuestion(Question[LsoAnswer]):
             return LsoAnswer(rows=TransactionTables.of(state).history(), findings=missing, state=state, stable=None)
         state = context.with_settings(state) if len(state.open_transactions) else state
         stable = stable_offset(state, self.at)
-        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS)) if self.at is None else missing
+        rows = lso_rows(state, stable)  # as an audit has them, whose partitions are evaluated without coordinators
+        revised = context.revised(state, findings_of(state, BLOCKING_CHECKS))
+        findings = revised if self.at is None else missing
         blocking = stable.blocking_transaction
         transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
+        if transactional_id is not None:
+            stable = stable.begun_at(state, _began_ms(revised, int(blocking["first_offset"])))
         return LsoAnswer(
-            rows=lso_rows(state, stable),
+            rows=rows,
             findings=findings,
             state=state,
             stable=stable,
             transactional_id=transactional_id,
             cluster="" if blocking is None else context.investigation.clusters.name_of(state.partition),
         )
+
+
+def _began_ms(findings: tuple[Finding, ...], first_offset: int) -> int | None:
+    """Return when a transaction began by its coordinator, None if unknown or if its records are no older."""
+    times = (one.evidence.get("began_ms") for one in findings if one.first_offset == first_offset)
+    return next((time for time in times if isinstance(time, int)), None)

@@ -13,7 +13,7 @@ from kforensics.forensics.core.formatting import format_count, format_duration, 
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import remedy_text, worst_severity
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.stable_offset import StableOffset
+from kforensics.forensics.partition.stable_offset import DatedBy, StableOffset
 from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
@@ -45,7 +45,7 @@ class _BlockedPartition:
         place: where it is.
         offset: where its last stable offset is, as text.
         transaction: the transaction that blocks it, as text, without its producer.
-        findings: the findings above warnings.
+        findings: the findings to show.
         rank: its place among others that the same producer blocks.
         checkpoint: the last stable offset at the checkpointed high watermark, as lines.
     """
@@ -93,7 +93,7 @@ class LsoText:
             transactional_id: of the transaction that blocks it, None if unknown.
             cluster: name of its cluster, if a transaction blocks it.
         """
-        severe = tuple(finding for finding in findings if finding.severity > Severity.WARNING)
+        severe = tuple(filter(_is_shown, findings))
         if not state.partition.has_log:
             missing = missing_log_lines(MissingLog.of(state, "LSO"), self.bootstrap_server)
             self._ranked.add((NO_LOG,), missing)
@@ -150,6 +150,12 @@ class LsoText:
             "find-hanging" in (remedy_text(place, finding) or "") for place, _, finding in placed
         ):
             yield Line(f"  {OTHERS}", hang=4)
+
+
+def _is_shown(finding: Finding) -> bool:
+    """Return whether a finding is shown: what is wrong, and what to do about an LSO that is likely stuck."""
+    is_stuck = finding.code.name == "lso-stuck"
+    return finding.severity > Severity.WARNING or (is_stuck and finding.severity is Severity.WARNING)
 
 
 def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPartition, Finding]]:
@@ -224,13 +230,24 @@ def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:
     transaction = stable.blocking_transaction
     marker = int(transaction["marker_offset"])
     outcome = "open" if marker < 0 else f"ends at offset {marker}"
-    last_write = format_time(int(transaction["last_timestamp"]))
     others = len(state.open_transactions) - 1
     also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
-    return (
-        f"transaction from offset {transaction['first_offset']}, {outcome}, last write {last_write},"
-        f" {_idle(stable.idle_ms)}{also_open}"
-    )
+    return f"transaction from offset {transaction['first_offset']}, {outcome}, {_last_write(stable)}{also_open}"
+
+
+def _last_write(stable: StableOffset) -> str:
+    """Return when the last batch of the blocking transaction was written, and what that is known from."""
+    idle = _idle(stable.idle_ms)
+    newest = format_time(int(stable.blocking_transaction["last_timestamp"]))
+    if stable.written_ms is None or stable.dated_by is DatedBy.TIMESTAMP:
+        return f"last write {newest}, {idle}"
+    if stable.dated_by is DatedBy.CLIENT:
+        return f"last write {newest} and {idle} by timestamps that its client set; nothing here confirms them"
+    older = f"its records have older timestamps, up to {newest}"
+    written = format_time(stable.written_ms)
+    if stable.dated_by is DatedBy.COORDINATOR:
+        return f"begun {written} by its coordinator, {idle} at most; {older}"
+    return f"last write after the marker of {written}, {idle} at most; {older}"
 
 
 def _idle(milliseconds: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 import kforensics
-from tests.command import SAMPLES
+from kforensics.forensics.core.formatting import format_time
+from tests.command import SAMPLES, run
 
 SAMPLE = SAMPLES / "exactly-once-clients"
 DAY, SKEW = 86_400_000, 5000
@@ -121,3 +123,36 @@ def _check_beginnings(as_of: int) -> list[str]:
             assert 0 <= TRUTH["transactions"][name]["transaction_start_time_ms"] - since <= SKEW, name
             found.append(name)
     return found
+
+
+@pytest.mark.parametrize("later_ms", [0, DAY])
+def test_a_blocking_transaction_is_dated_as_its_incident(later_ms: int) -> None:
+    """By its records, a moment after its begin it had been idle for a day."""
+    as_of = TAKEN + later_ms
+    opened = {row["producer_id"]: row for row in _ids().values() if row["state"] == "Ongoing"}
+    blocking = {row["producer_id"] for row in kforensics.lso(SAMPLE, as_of=as_of).to_pylist()} - {None}
+    copying = [opened[one] for one in blocking if opened[one]["component"] in ("Kafka Streams", "MirrorMaker 2")]
+    text = " ".join(run("lso", "--quiet", "--all", "--as-of", as_of, SAMPLE).text.split())
+    begun = re.findall(r"begun (\S+ \S+ UTC) by its coordinator", text)
+    assert sorted(begun) == sorted(format_time(row["start_timestamp"]) for row in copying)
+    assert len(begun) >= 6
+
+
+def test_nothing_is_critical_by_the_timestamps_of_copied_records_alone() -> None:
+    """The broker had shown all of these as ongoing for seconds."""
+    folders = [one for one in (SAMPLE / "broker-1").glob("*-[0-9]") if not one.name.startswith("__")]
+    audit = kforensics.audit(folders, as_of=TAKEN, alone=True)
+    found = {row["severity"] for row in audit.findings.to_pylist() if row["code"] in ("lso-stuck", "txn-late")}
+    assert found == {"warning"}
+
+
+def test_what_blocks_the_lso_is_dated_by_what_dates_it() -> None:
+    def lines(*words: str) -> str:
+        folders = [SAMPLE / "broker-1" / name for name in ("shop.orders-0", "billing-counts-0")]
+        return run("lso", "--quiet", "--as-of", TAKEN, *words, *folders).text
+
+    known, alone = lines(), lines("--alone")
+    assert "begun 2026-11-27 06:30:23 UTC by its coordinator, idle for 29.2 s at most" in known
+    assert "begun 2026-11-27 06:29:47 UTC by its coordinator" in known
+    assert "last write 2026-11-26 06:29:40 UTC and idle for 1 d by timestamps that its client set" in alone
+    assert "last write after the marker of 2026-11-27 06:29:37 UTC, idle for 1 min 15 s at most" in alone

@@ -182,10 +182,10 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = "ts 1700000000000"
     for number in range(HEALTHY):
         forge(folder / "healthy", f"D 1 0 0-4 @0-4 T {at}; M 1 0 C 3 @5", topic="orders", partition=number)
-    forge(folder / "stuck", f"D 7 2 0-4 @0-4 T {at}; D 8 0 0-3 @5-8 N", topic="stuck")
+    forge(folder / "stuck", f"D 7 2 0-4 @0-4 T {at}; D 8 0 0-3 @5-8 N", topic="stuck", log_append_time=True)
     open_since = f"D 1 0 0-4 @0-4 T {at}; M 1 0 C 3 @5; D 9 1 0-4 @6-10 T ts 1700000100000"
     for number in range(STUCK):
-        forge(folder / "held", open_since, topic="held", partition=number)
+        forge(folder / "held", open_since, topic="held", partition=number, log_append_time=True)
     return folder
 
 

@@ -66,10 +66,11 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("c")
     for number in range(QUIET):
         forge(folder / "cluster", "D 1 0 0-4 @0-4 T ts 1700000000000; M 1 0 C 3 @5", topic="orders", partition=number)
-    forge(folder / "cluster", "D 7 2 0-4 @0-4 T ts 1700000000000; D 8 0 0-3 @5-8 N", topic="stuck")
+    stuck = "D 7 2 0-4 @0-4 T ts 1700000000000; D 8 0 0-3 @5-8 N"
+    forge(folder / "cluster", stuck, topic="stuck", log_append_time=True)
     for number in range(STUCK):
         open_since = "D 1 0 0-4 @0-4 T ts 1700000000000; M 1 0 C 3 @5; D 9 1 0-4 @6-10 T ts 1700000100000"
-        forge(folder / "held", open_since, topic="held", partition=number)
+        forge(folder / "held", open_since, topic="held", partition=number, log_append_time=True)
     return folder
 
 

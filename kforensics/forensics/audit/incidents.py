@@ -30,7 +30,7 @@ from kforensics.forensics.audit.incident_text import epochs_of, incident_text, l
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.formatting import UNKNOWN_TIMES
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_files import partition_sort_key
@@ -105,7 +105,7 @@ class IncidentSummary:
         """Add a finding to the incident of its key in its partition."""
         finding, evidence = placed.finding, placed.finding.evidence
         part.severity = max(part.severity, finding.severity)
-        times = [*_times(finding, result, self.as_of_ms), *([] if part.since is None else [part.since])]
+        times = [*_times(finding, self.as_of_ms), *([] if part.since is None else [part.since])]
         part.since = min(times, default=None)
         part.codes[finding.code.name] += finding.occurrences
         topic, number = placed.topic_partition
@@ -230,7 +230,7 @@ def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, Incid
     return {key: root(key) for key in keys}
 
 
-def _times(finding: Finding, result: PartitionResult, as_of_ms: int) -> Iterator[int]:
+def _times(finding: Finding, as_of_ms: int) -> Iterator[int]:
     """Yield the times that a finding states: when what it reports began, or the last sign of it before."""
     evidence = finding.evidence
     if isinstance(evidence.get("began_ms"), int):  # its coordinator knows better than the timestamps of records
@@ -242,11 +242,9 @@ def _times(finding: Finding, result: PartitionResult, as_of_ms: int) -> Iterator
     for name in ("silent_ms", "lasts_ms"):
         if isinstance(evidence.get(name), int):
             yield as_of_ms - evidence[name]
-    blocking = None if result.stable is None else result.stable.blocking_transaction
-    if finding.code.name == "lso-stuck" and blocking is not None:
-        first = int(blocking["first_timestamp"])
-        if first not in (NO_TIME, -1):
-            yield first
+    since = evidence.get("since_ms") if finding.code.name == "lso-stuck" else None
+    if isinstance(since, int) and since not in UNKNOWN_TIMES:
+        yield since
 
 
 def _effect(finding: Finding, result: PartitionResult) -> Effect:

@@ -11,7 +11,7 @@ from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER,
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
-from kforensics.forensics.partition.blocking_transactions import hanging_evidence, idle_times
+from kforensics.forensics.partition.blocking_transactions import appended_by, hanging_evidence, idle_times
 from kforensics.forensics.partition.damaged_markers import is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.log_summary import goes_back
@@ -316,22 +316,6 @@ def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -
     evidence = hanging_evidence(state, transactions)
     rows["previous_marker"] = evidence["marker_offset"]
     rows["coordinator_epoch"] = evidence["coordinator_epoch"]
-    rows["appended_by"] = _appended_by(state, transactions, markers)
+    rows["appended_by"] = appended_by(state, transactions, markers["marker_offset"], markers["marker_timestamp"])
     rows["precedes_damage"] = precedes_damage(state, transactions)
     return rows
-
-
-def _appended_by(state: PartitionState, transactions: TransactionArray, markers: TransactionMarkerArray) -> IntArray:
-    """Return the latest time at which the last batch of each transaction can have been written.
-
-    Client timestamps do not show it: that of a copied record is the time of its original.
-    """
-    newest = state.partition.newest_mtime_ms
-    following = np.searchsorted(markers["marker_offset"], transactions["last_offset"])
-    appended_by = np.append(markers["marker_timestamp"], NEVER)[following]
-    if newest is not None:
-        appended_by = np.minimum(appended_by, newest)
-    if state.log.timestamp_types == 2:
-        appended_by = np.minimum(appended_by, transactions["last_timestamp"])
-    latest: IntArray = appended_by
-    return latest

@@ -143,11 +143,12 @@ class CoordinatorRemedies:
             remedy = remedy.replace(f"{{{name}}}", value)
         known = {"transactional_id": situation.transactional_id, "began_ms": situation.began}
         added = {name: value for name, value in known.items() if value is not None}
-        other_causes = (phrase for phrase in finding.benign if "coordinator log" not in phrase)
+        doubts = ("coordinator log", "idle by times of the broker: unknown")
+        other_causes = (phrase for phrase in finding.benign if not any(doubt in phrase for doubt in doubts))
         return replace(
             finding,
-            message=finding.message + _correction(situation),
-            severity=min(finding.severity, _limit(finding, situation)),
+            message=_dated(finding, situation),
+            severity=min(finding.code.severity, _limit(finding, situation)),
             cause="txn-hanging" if finding.cause and situation.remedy == "hanging" else finding.cause,
             evidence={**finding.evidence, **added},
             benign=(*other_causes, f"in order according to its coordinator: {situation.phrase}"),
@@ -262,11 +263,16 @@ def _open_at_end(finding: Finding, situation: _Situation) -> Finding:
     return replace(finding, benign=(f"in flight when the files were copied: {situation.phrase}",))
 
 
-def _correction(situation: _Situation) -> str:
-    """Return the sentence that a transaction is younger than its records, whose timestamps a finding goes by."""
+def _dated(finding: Finding, situation: _Situation) -> str:
+    """Return the message of a finding; if the transaction is younger than its records, with the time of its begin."""
+    since = finding.evidence.get("since_ms")
     if situation.began is None:
-        return ""
-    return f" Its coordinator has it as begun at {format_time(situation.began)}: its records have older timestamps."
+        return finding.message
+    if isinstance(since, int):
+        message = finding.message.replace(f"since {format_time(since)}", f"since {format_time(situation.began)}")
+        return f"{message} That is by its coordinator: its records have older timestamps."
+    begun = f"Its coordinator has it as begun at {format_time(situation.began)}"
+    return f"{finding.message} {begun}: its records have older timestamps."
 
 
 def _outcome(marker: TransactionMarkerArray) -> str:

@@ -60,7 +60,7 @@ producer_id int64 producer of the blocking transaction; null if there is none, l
 producer_epoch int16 epoch of the last data batch of the blocking transaction
 first_offset int64 first offset of the blocking transaction
 last_timestamp int64 time of the last write of the blocking transaction in ms; null if it has none
-age_ms int64 time since then, up to the time of evaluation or, if the copy is older, the time of the copy
+age_ms int64 time since then, or since a later marker before it, up to the time of evaluation or that of the copy
 open_transactions int64 number of open transactions
 hidden_records int64 data records from the last stable offset on, which a read_committed consumer does not receive
 hidden_bytes int64 bytes of the batches from the last stable offset on

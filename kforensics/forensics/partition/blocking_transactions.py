@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.record_types import TransactionArray
-from kforensics.forensics.partition.marker_times import marker_times
+from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
+from kforensics.forensics.partition.marker_times import marker_after, marker_times
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import markers_before
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
@@ -17,11 +18,16 @@ __all__ = [
     "HANGING_EVIDENCE",
     "BlockedTransactions",
     "HangingEvidenceArray",
+    "appended_by",
+    "begin_times",
     "elapsed_since",
     "hanging_evidence",
     "idle_times",
+    "is_surely_idle",
 ]
 
+# A time that nothing shows: later than any.
+UNKNOWN = int(np.iinfo("i8").max)
 HANGING_EVIDENCE = np.dtype(
     [
         ("marker_offset", "i8"),  # of the producer's last marker before the data; NOTHING if there is none
@@ -94,6 +100,61 @@ def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[I
     marker = marker_times(state, transactions["last_offset"])
     implied = marker > own + state.rules.clock_skew_ms
     return elapsed_since(state, np.where(implied, marker, own)), implied
+
+
+def begin_times(state: PartitionState, transactions: TransactionArray) -> IntArray:
+    """Return when each transaction began, as its first batch shows: no earlier than any marker before it in the log.
+
+    If the first batch is before the available log, the timestamp of the last one counts.
+    """
+    first, last = transactions["first_timestamp"], transactions["last_timestamp"]
+    own = np.where(first == NO_TIME, last, first)
+    marker = marker_times(state, transactions["first_offset"])
+    begins: IntArray = np.where((own > 0) & (marker > own + state.rules.clock_skew_ms), marker, own)
+    return begins
+
+
+def appended_by(
+    state: PartitionState, transactions: TransactionArray, marker_offsets: IntArray, timestamps: IntArray
+) -> IntArray:
+    """Return the latest time at which the last batch of each transaction can have been written, in ms.
+
+    Client timestamps do not show it: that of a copied record is the time of its original.
+
+    Args:
+        state: the partition.
+        transactions: transactions in it.
+        marker_offsets: offsets of the transaction markers after them, in ascending order; others may be among them.
+        timestamps: their timestamps.
+
+    Returns:
+        Times in ms; UNKNOWN where nothing shows it.
+    """
+    newest = state.partition.newest_mtime_ms
+    following = np.searchsorted(marker_offsets, transactions["last_offset"])
+    latest: IntArray = np.append(timestamps, UNKNOWN)[following]
+    if newest is not None:
+        latest = np.minimum(latest, newest)
+    if state.log.timestamp_types == 2:
+        latest = np.minimum(latest, transactions["last_timestamp"])
+    return latest
+
+
+def is_surely_idle(state: PartitionState, transactions: TransactionArray, longer_than_ms: int) -> bool:
+    """Return whether an open transaction has been idle for so long whatever timestamps its client has set.
+
+    Kafka Streams and MirrorMaker write with the timestamps of what they read, which may be days old.
+
+    Args:
+        state: the partition.
+        transactions: the transaction, alone.
+        longer_than_ms: the time, in ms.
+    """
+    markers = marker_after(state, int(transactions["last_offset"][0]))
+    latest = appended_by(state, transactions, *markers)
+    if state.partition.place.topic == CONSUMER_OFFSETS:  # the group coordinator sets the timestamps
+        latest = np.minimum(latest, transactions["last_timestamp"])
+    return bool(elapsed_since(state, latest)[0] > longer_than_ms)
 
 
 def hanging_evidence(state: PartitionState, transactions: TransactionArray) -> HangingEvidenceArray:

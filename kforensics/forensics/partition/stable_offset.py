@@ -5,13 +5,16 @@ Rule: ``UnifiedLog.fetchLastStableOffsetMetadata`` and ``maybeIncrementFirstUnst
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES
-from kforensics.forensics.partition.blocking_transactions import elapsed_since
+from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.partition.blocking_transactions import elapsed_since, is_surely_idle
+from kforensics.forensics.partition.marker_times import marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import NO_CONTROL
@@ -20,7 +23,16 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
-__all__ = ["StableOffset", "stable_offset"]
+__all__ = ["DatedBy", "StableOffset", "stable_offset"]
+
+
+class DatedBy(Enum):
+    """What the time of the last batch of a transaction is known from."""
+
+    TIMESTAMP = auto()
+    CLIENT = auto()  # a timestamp again, which is old, and nothing shows that the batch is
+    MARKER = auto()
+    COORDINATOR = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +46,10 @@ class StableOffset:
         at_checkpoint: the last stable offset at the checkpointed high watermark; None without a checkpoint.
         blocking_transaction: TRANSACTION record of the transaction that blocks it, None if none does.
         idle_ms: time since the last batch of that transaction, None if no transaction blocks it or
-            the batch has no timestamp.
+            the batch has no timestamp. If its client gave it an older timestamp than the marker before it, or than its
+            coordinator has for the begin of the transaction, the time since then: it is no older.
+        written_ms: the time to which this refers, None like it.
+        dated_by: what that time is.
         hidden_records: data records from the last stable offset to the log end.
         hidden_bytes: bytes of the batches there.
     """
@@ -47,6 +62,21 @@ class StableOffset:
     idle_ms: int | None
     hidden_records: int
     hidden_bytes: int
+    written_ms: int | None = None
+    dated_by: DatedBy = DatedBy.TIMESTAMP
+
+    def begun_at(self, state: PartitionState, began_ms: int | None) -> StableOffset:
+        """Return the same as its coordinator sees the blocking transaction.
+
+        Args:
+            state: the partition.
+            began_ms: when it began by its coordinator, in ms; None if its timestamps are no older.
+        """
+        if began_ms is None:
+            by_client = self.dated_by is DatedBy.CLIENT
+            return replace(self, dated_by=DatedBy.TIMESTAMP) if by_client else self
+        idle_ms = int(elapsed_since(state, began_ms))
+        return replace(self, idle_ms=idle_ms, written_ms=began_ms, dated_by=DatedBy.COORDINATOR)
 
     @property
     def exact(self) -> bool:
@@ -76,6 +106,7 @@ def stable_offset(
     )
     offset = int(offsets[0])
     blocking = blocking_transactions[0] if blocking_transactions["batches"][0] >= 0 else None
+    written_ms, dated_by = _last_write(state, blocking_transactions[:1])
     known = state.exact_from is not None and end >= state.exact_from and not state.is_broken
     records, size = _hidden(state, offset, kernels) if offset < state.log_end_offset else (0, 0)
     return StableOffset(
@@ -84,14 +115,27 @@ def stable_offset(
         lowest=offset if known else min(offset, state.local_log_start_offset),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
         blocking_transaction=blocking,
-        idle_ms=None if blocking is None else _idle_ms(state, int(blocking["last_timestamp"])),
+        idle_ms=None if written_ms is None else int(elapsed_since(state, written_ms)),
         hidden_records=records,
         hidden_bytes=size,
+        written_ms=written_ms,
+        dated_by=dated_by,
     )
 
 
-def _idle_ms(state: PartitionState, timestamp: int) -> int | None:
-    return None if timestamp in UNKNOWN_TIMES else int(elapsed_since(state, timestamp))
+def _last_write(state: PartitionState, transactions: TransactionArray) -> tuple[int | None, DatedBy]:
+    """Return when the last batch of the first of some transactions was written, None if unknown, and what shows it.
+
+    A client may write timestamps that are long past: the marker before a batch is no younger than it.
+    """
+    if transactions["batches"][0] < 0 or transactions["last_timestamp"][0] in UNKNOWN_TIMES:
+        return None, DatedBy.TIMESTAMP
+    own, marker = int(transactions["last_timestamp"][0]), int(marker_times(state, transactions["last_offset"])[0])
+    if marker > own + state.rules.clock_skew_ms:
+        return marker, DatedBy.MARKER
+    late_ms = state.rules.late_ms
+    is_doubtful = elapsed_since(state, own) > late_ms and not is_surely_idle(state, transactions, late_ms)
+    return own, DatedBy.CLIENT if is_doubtful else DatedBy.TIMESTAMP
 
 
 def _clamped(state: PartitionState, high_watermark: int | None) -> int:

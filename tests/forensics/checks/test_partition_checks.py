@@ -19,7 +19,6 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
-from tests.forensics.checks.partition.producer_states import BACKDATED
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 MINUTE = 60_000
@@ -32,8 +31,6 @@ PROVOKED: dict[str, set[str]] = {
     "state-lost-after-stop/broker-1/ended-late-0": {"snapshot-open-txn-mismatch"},
     "state-lost-after-stop/broker-1/open-0": {"snapshot-open-txn-mismatch"},
     "state-lost-after-stop/broker-1/gap-0": {"seq-gap"},
-    # Without their coordinators: open transactions, whose records have the timestamps of the day before.
-    **{name: {"lso-stuck"} for name in BACKDATED},
     # Without its settings: a broker that expires producers after 4 s.
     "producer-expiry/broker-1/gap-0": {"seq-gap"},
     "state-lost-after-stop/broker-1/retried-0": {"seq-duplicate-batch"},

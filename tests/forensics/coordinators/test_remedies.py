@@ -275,8 +275,21 @@ def test_records_with_older_timestamps_than_their_transaction_do_not_date_it(tmp
     finding = findings_with_remedies(tmp_path, NOW + MINUTE)[code][1]
     assert finding.severity is Severity.INFO
     assert finding.evidence["began_ms"] == NOW + 4
-    sentence = " Its coordinator has it as begun at 2023-11-14 22:13:20 UTC: its records have older timestamps."
-    assert finding.message.endswith(sentence) is (code != "txn-open-at-end")
+    assert finding.message.endswith("its records have older timestamps.") is (code != "txn-open-at-end")
+    dated = {"txn-late": "Its coordinator has it as begun at", "lso-stuck": "hidden) since", "txn-open-at-end": ""}[
+        code
+    ]
+    assert f"{dated} 2023-11-14 22:13:20 UTC" in finding.message or not dated
+    assert "2023-11-13" not in finding.message
+
+
+def test_a_coordinator_confirms_what_timestamps_alone_do_not(tmp_path: Path) -> None:
+    """Nothing in the partition shows how old it is but timestamps that the client may have set."""
+    forge(tmp_path, f"D 7 0 0-0 @0-0 T {at(5)}; plain @1-1")
+    forge_coordinator(tmp_path, ONGOING.replace("7200000", "60000"))
+    overdue = findings_with_remedies(tmp_path)["lso-stuck"][1]
+    assert overdue.severity is Severity.CRITICAL
+    assert not any("unknown" in cause for cause in overdue.benign)
 
 
 def test_records_of_their_own_time_date_their_transaction(tmp_path: Path) -> None:

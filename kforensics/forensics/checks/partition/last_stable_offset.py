@@ -16,9 +16,14 @@ from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
-from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts
-from kforensics.forensics.partition.blocking_transactions import BlockedTransactions, idle_times
+from kforensics.forensics.partition.blocking_transactions import (
+    BlockedTransactions,
+    begin_times,
+    idle_times,
+    is_surely_idle,
+)
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 
@@ -42,7 +47,10 @@ CODES = by_name(
         ),
         benign=(
             "The high watermark is stuck rather than the transaction: then replication is the problem. Or no "
-            "producer writes to the partition, so nothing is blocked."
+            "producer writes to the partition, so nothing is blocked. Or the records have old timestamps, as those "
+            "of Kafka Streams and MirrorMaker have, which write with the timestamps of what they read: it is a warning "
+            "unless append times, a later marker, the time of the files or the coordinator's log show that the "
+            "transaction is old."
         ),
     ),
     Code(
@@ -70,6 +78,7 @@ CODES = by_name(
 )
 
 NOTHING = -1
+UNCONFIRMED = "idle by times of the broker: unknown, only by timestamps that the client may have set"
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
@@ -86,16 +95,19 @@ def _stuck_at(state: PartitionState, blocked: BlockedTransactions) -> Iterator[F
     blocking_transaction = state.open_transactions[:1]
     idle_time, _ = idle_times(state, blocking_transaction)
     if idle_time[0] > state.rules.late_ms:
-        yield from first_n(blocking_transaction, partial(_stuck, state, blocked))
+        is_sure = is_surely_idle(state, blocking_transaction, state.rules.late_ms)
+        begin = begin_times(state, blocking_transaction)
+        yield from first_n(blocking_transaction, partial(_stuck, state, blocked, is_sure), begin=begin)
 
 
-def _stuck(state: PartitionState, blocked: BlockedTransactions, row: Row) -> Finding:
+def _stuck(state: PartitionState, blocked: BlockedTransactions, is_sure: bool, row: Row) -> Finding:
     hidden = state.log_end_offset - blocked.offset
     return state.finding(
         CODES["lso-stuck"],
         f"LSO stuck at {blocked.offset} (log end {state.log_end_offset}, {format_count(hidden, 'offset')} hidden) "
-        f"since {format_time(_begin(row))}: open transaction of producer {row['producer_id']}, epoch "
+        f"since {format_time(row['begin'])}: open transaction of producer {row['producer_id']}, epoch "
         f"{row['producer_epoch']}, first offset {row['first_offset']}; {blocked}.",
+        severity=None if is_sure else Severity.WARNING,
         offsets=(row["first_offset"], state.log_end_offset - 1),
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
@@ -104,11 +116,13 @@ def _stuck(state: PartitionState, blocked: BlockedTransactions, row: Row) -> Fin
             "log_end_offset": state.log_end_offset,
             "ended_transactions": blocked.ended,
             "open_transactions": blocked.open,
+            "since_ms": row["begin"],
             **state.rules.evidence(MAX_TIMEOUT),
         },
         benign=(
             f"high watermark stuck instead: {_watermark(state, blocked)}",
             f"idle partition: {'yes, nothing else is blocked' if _is_alone(state, blocked, row) else 'no'}",
+            *(() if is_sure else (UNCONFIRMED,)),
         ),
         cause="txn-late",
     )
@@ -119,12 +133,6 @@ def _watermark(state: PartitionState, blocked: BlockedTransactions) -> str:
     if high_watermark is None:
         return "unknown, no checkpoint"
     return f"{'yes' if high_watermark <= blocked.offset else 'no'}, checkpointed at {high_watermark}"
-
-
-def _begin(row: Row) -> int:
-    first: int = row["first_timestamp"]
-    last: int = row["last_timestamp"]
-    return last if first == NO_TIME else first
 
 
 def _is_alone(state: PartitionState, blocked: BlockedTransactions, row: Row) -> bool:

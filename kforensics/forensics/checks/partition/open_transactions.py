@@ -39,8 +39,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="A transaction has been open for longer than any producer may keep one.",
         remedy=(
-            f"Ask the brokers whether it hangs: {FIND_HANGING}. {LIST} lists transactional ids with their producers "
-            "and states: while that of producer {producer_id} is Ongoing, its coordinator will end the transaction."
+            f"Ask the brokers whether it hangs: {FIND_HANGING}. Find its transactional id and state with {LIST}. While "
+            "the id of producer {producer_id} is Ongoing, its coordinator will end the transaction: do not abort it."
         ),
         why=(
             "The coordinator aborts a transaction when its producer's timeout expires, and brokers allow no "

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
 from kforensics.forensics.checks.partition import last_stable_offset
+from kforensics.forensics.checks.partition.last_stable_offset import UNCONFIRMED
 from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
@@ -19,8 +25,10 @@ from tests.forensics.checks.partition.producer_states import (
     sample_state,
     truth_of,
 )
-from tests.forensics.partition_states import each_sample
+from tests.forensics.forge import forge
+from tests.forensics.partition_states import each_sample, partitions_under
 
+MINUTE, HOUR = 60_000, 3_600_000
 FIRES = {
     "lso-stuck": "test_example_10_the_last_stable_offset_is_stuck",
     "lso-prefix-unknown": "test_example_21_without_a_snapshot_it_is_a_range",
@@ -52,7 +60,7 @@ def test_example_10_the_last_stable_offset_is_stuck(tmp_path: Path) -> None:
     findings = forged_findings(last_stable_offset, tmp_path, LATE_WRITE, as_of_ms=LATER)
     assert codes_of(findings) == ["lso-stuck"]
     (stuck,) = findings
-    assert (stuck.severity, stuck.first_offset, stuck.last_offset) == (Severity.CRITICAL, 4, 4)
+    assert (stuck.severity, stuck.first_offset, stuck.last_offset) == (Severity.WARNING, 4, 4)
     assert (stuck.producer_id, stuck.cause) == (1, "txn-late")
     assert "idle partition: yes, nothing else is blocked" in stuck.benign
 
@@ -67,6 +75,33 @@ def test_blocked_transactions_are_counted(tmp_path: Path) -> None:
         "high watermark stuck instead: no, checkpointed at 3",
         "idle partition: no",
     )
+
+
+@pytest.mark.parametrize(
+    ("topic", "after", "append_time", "written_ms", "severity"),
+    [
+        ("t", "", False, None, Severity.WARNING),
+        ("t", "", True, None, Severity.CRITICAL),
+        ("t", "", False, DAY - HOUR, Severity.CRITICAL),
+        ("t", "", False, DAY - MINUTE, Severity.WARNING),
+        ("t", f"; D 2 0 0-0 @5-5 T; M 2 0 C 4 @6 ts {NOW + HOUR}", False, None, Severity.CRITICAL),
+        ("t", f"; D 2 0 0-0 @5-5 T; M 2 0 C 4 @6 ts {NOW + DAY - MINUTE}", False, None, Severity.WARNING),
+        ("__consumer_offsets", "", False, None, Severity.CRITICAL),
+    ],
+    ids=["timestamps", "append-time", "file-time", "young-file", "later-marker", "young-marker", "group-coordinator"],
+)
+def test_timestamps_that_a_client_may_have_set_do_not_make_a_transaction_old(  # noqa: PLR0917  # as parametrized
+    tmp_path: Path, topic: str, after: str, append_time: bool, written_ms: int | None, severity: Severity
+) -> None:
+    """MirrorMaker and Kafka Streams write with the timestamps of what they read."""
+    folder = forge(tmp_path, f"{LATE_WRITE}{after}", topic=topic, log_append_time=append_time)
+    if written_ms is not None:
+        for path in folder.iterdir():
+            os.utime(path, ns=((NOW + written_ms) * 1_000_000,) * 2)
+    (partition,) = partitions_under(tmp_path)
+    (stuck,) = last_stable_offset.findings(examine(partition, Rules(LATER)))
+    assert stuck.severity is severity
+    assert (UNCONFIRMED in stuck.benign) is (severity is Severity.WARNING)
 
 
 def test_a_high_watermark_that_is_no_higher_is_reported(tmp_path: Path) -> None:
