@@ -63,8 +63,8 @@ def test_an_offset_is_explained_with_its_evidence() -> None:
         ),
         f"         141 bytes at byte 0x141 of {log}, leader epoch 0",
         (
-            "  transaction: producer 17, offsets 4 to 5, 1 batch, 2 records, started 2026-11-21 12:05:24 UTC,"
-            " last write 2026-11-21 12:05:24 UTC, open"
+            "  transaction: producer 17 ('open-second'), offsets 4 to 5, 1 batch, 2 records,"
+            " started 2026-11-21 12:05:24 UTC, last write 2026-11-21 12:05:24 UTC, open"
         ),
         (f"  snapshot: {snapshot} has producer 17, epoch 0, last sequence 1, open transaction from offset 4"),
         "  log: log start 0, LSO 2, log end 12",

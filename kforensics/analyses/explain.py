@@ -270,11 +270,13 @@ def _explain_offsets(
         raise UsageError(
             f"an offset belongs to one partition; choose one with --topic and --partition: {_names(partitions)}"
         )
+    context = Context(reader.investigation, reader.skip)
     for state in reader.states(partitions):
         try:
             explainer = OffsetExplainer(state, subject.at)
             if subject.offset is not None:
-                yield explainer.story(subject.offset)
+                story = explainer.story(subject.offset)
+                yield replace(story, names=context.transactional_ids(state, story.producer_ids))
             elif subject.offsets is not None:
                 yield from _runs(reader, state, explainer, subject.offsets)
         except InputError as error:

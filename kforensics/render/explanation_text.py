@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -32,6 +33,7 @@ from kforensics.render.screen import Line
 # Characters shown of a key or value.
 MAX_PAYLOAD_CHARACTERS = 60
 # Transactions listed for a transactional id, and partitions named for each of their states.
+NO_NAMES: Mapping[int, str] = MappingProxyType({})
 LAST_TRANSACTIONS, NAMED_PARTITIONS = 3, 5
 
 
@@ -46,12 +48,12 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
         yield f"  batch: {_batch(story.batch)}"
         yield f"         {_location(story.batch)}"
     if story.transaction is not None:
-        yield f"  transaction: {_transaction(story.transaction, story.paths)}"
+        yield f"  transaction: {_transaction(story.transaction, story.paths, story.names)}"
     yield from _index(story)
     if story.status is RecordStatus.HELD_BACK and story.bounds.blocking_transaction is not None:
-        yield f"  blocked by: {_transaction(story.bounds.blocking_transaction, story.paths)}"
+        yield f"  blocked by: {_transaction(story.bounds.blocking_transaction, story.paths, story.names)}"
     for transaction in story.overlapping_aborted:
-        yield f"  aborted data may have been here: {_transaction(transaction, story.paths)}"
+        yield f"  aborted data may have been here: {_transaction(transaction, story.paths, story.names)}"
     if story.snapshot is not None and story.batch is not None:
         yield f"  snapshot: {_snapshot(story.snapshot, story.batch.producer_id)}"
     for batch in story.same_sequence:
@@ -161,12 +163,13 @@ def _location(batch: StoredBatch) -> str:
     return f"{format_size(header.size)} at byte {header.position:#x} of {printable(batch.path)}{epoch}{crc}"
 
 
-def _transaction(transaction: Any, paths: Sequence[str]) -> str:
+def _transaction(transaction: Any, paths: Sequence[str], names: Mapping[int, str] = NO_NAMES) -> str:
+    name = names.get(int(transaction["producer_id"]))
     first, last = int(transaction["first_offset"]), int(transaction["last_offset"])
     start = int(transaction["first_timestamp"])
     facts = ", ".join(
         [
-            f"producer {transaction['producer_id']}",
+            f"producer {transaction['producer_id']}{'' if name is None else f' ({printable(repr(name))})'}",
             _offsets(first, last) if transaction["first_offset_exact"] else f"offsets <={first} to {last}",
             format_count(int(transaction["batches"]), "batch", "batches"),
             format_count(int(transaction["records"]), "record"),

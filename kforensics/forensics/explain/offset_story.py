@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,7 @@ class OffsetStory:
             cleaner removes aborted data first.
         paths: paths of the segments.
         missing: what is known of the partition if its log is missing, None if it is there.
+        names: transactional ids by producer id, as far as the coordinators' logs have them.
     """
 
     place: Place
@@ -181,6 +183,13 @@ class OffsetStory:
     overlapping_aborted: tuple[np.void, ...] = ()
     paths: tuple[str, ...] = ()
     missing: MissingLog | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def producer_ids(self) -> set[int]:
+        """The producers of the transactions that the story names."""
+        named = (self.transaction, self.bounds.blocking_transaction, *self.overlapping_aborted)
+        return {int(transaction["producer_id"]) for transaction in named if transaction is not None}
 
     @property
     def read_uncommitted(self) -> bool | None:
