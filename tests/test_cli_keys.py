@@ -33,21 +33,34 @@ def test_a_topic_that_grew_is_shown_with_its_keys_and_producers() -> None:
         "  100.0 % of keys match murmur2 (37.4 % expected by chance): default partitioner",
     ]
     assert "  9 keys in two partitions: the topic grew" in ended.lines
-    assert sum("partition-growth: keyed grew from 2 to 4 partitions" in line for line in ended.lines) == 1
+    assert ended.text.count("partition-growth in keyed-2 on broker 1: keyed grew from 2 to 4 partitions") == 1
     assert any("style keyed" in line for line in ended.lines)
 
 
 def test_a_tombstone_in_the_wrong_partition_has_exit_code_1_and_a_remedy() -> None:
     ended = _keys("--topic", "compacted", GROWTH)
     assert ended.code == 1
-    assert "  error    tombstone-wrong-partition: Tombstones of 3 keys" in ended.text
+    assert "  error    tombstone-wrong-partition in compacted-2 on broker 1: Tombstones of 3 keys" in ended.text
     assert "do: Write a tombstone for each of these keys to the partition of the value" in ended.text
     assert _keys("--topic", "compacted", "--fail-on", "critical", GROWTH).code == 0
 
 
 def test_all_topics_except_internal_ones_are_shown() -> None:
-    topics = [line.split(":")[0] for line in _keys(GROWTH).lines if "; " in line and " partitions (" in line]
-    assert topics == sorted(truth()["sent"])
+    assert sorted(_topics(_keys(GROWTH))) == sorted(truth()["sent"])
+
+
+def _topics(ended: Ended) -> list[str]:
+    return [line.split(":")[0] for line in ended.lines if "; " in line and " partition" in line and line[0] != " "]
+
+
+def test_the_worst_topics_are_first_and_what_is_wrong_precedes_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out of the tables is stated once, at the end."""
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = _keys(GROWTH)
+    assert _topics(ended)[:2] == ["compacted", "late-writer"]
+    assert [ended.lines[number].split()[:2] for number in (3, 13)] == [["error", "tombstone-wrong-partition"]] * 2
+    assert ended.text.count("columns left out to fit the width") == 1
+    assert ended.lines[-1] == f"  $ kforensics keys --wide --quiet {GROWTH}"
 
 
 def test_rows_of_partitions_match_the_sent_records() -> None:

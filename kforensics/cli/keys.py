@@ -2,7 +2,7 @@
 
 # No postponed annotations, see ``command``.
 
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,9 +53,11 @@ def keys(  # long: one parameter per option
     from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
     from kforensics.cli.asking import DocumentFindings
     from kforensics.cli.partition_options import ExitStatus, severities_of
-    from kforensics.cli.writing import write_results
+    from kforensics.cli.writing import write_parts, write_results
     from kforensics.render.formats import Format
-    from kforensics.render.key_text import key_lines
+    from kforensics.render.key_text import add_keys
+    from kforensics.render.output import open_output
+    from kforensics.render.ranked_text import RankedText
 
     request = KeysRequest(tuple(options.topic or ()), partition_count, listed)
     options.refuse("this command shows no such", "min_severity", "codes", "since", "partitions")
@@ -65,15 +67,22 @@ def keys(  # long: one parameter per option
     table, document_findings = request.table, DocumentFindings(investigation, options.brokers())
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
         results = status.watch(evaluate_topic_keys(watched, request, status.add_unreadable), severities_of)
-        write_results(
-            _with_findings_beside(results, document_findings) if to_format is Format.JSON else results,
-            to_format,
-            options,
-            text=partial(key_lines, screen=options.screen()),
-            table=table,
-            rows=lambda keys: keys.rows.get(table.name, ()),
-            beside=document_findings.tables,
-        )
+        if to_format is Format.TEXT:
+            collected = RankedText(options.screen(), "no keys", "topic")
+            with open_output(options.output) as out, closing(collected):
+                for result in results:
+                    add_keys(collected, result)
+                write_parts(collected.parts(), out)
+        else:
+            write_results(
+                _with_findings_beside(results, document_findings) if to_format is Format.JSON else results,
+                to_format,
+                options,
+                text=str,
+                table=table,
+                rows=lambda keys: keys.rows.get(table.name, ()),
+                beside=document_findings.tables,
+            )
     raise typer.Exit(status.code(severity))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
 from kforensics.forensics.audit.topic_result import TopicKeyResult
@@ -14,8 +13,8 @@ from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFi
 from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import FittedTable, TableColumn
-from kforensics.render.partition_text import finding_lines, missing_log_lines
-from kforensics.render.screen import Screen
+from kforensics.render.partition_text import missing_log_lines, partition_label, placed_details
+from kforensics.render.ranked_text import RankedText
 
 COUNT_SOURCES = {
     CountSource.GIVEN: "as given",
@@ -57,35 +56,35 @@ PRODUCER_BATCH_HEADINGS = (
     TableColumn("in 10 ms", 9),
     TableColumn("in 100 ms", 8),
 )
+# The order of topics: a partition of theirs without a log, with findings, without.
+NO_LOG, WITH_FINDINGS, NO_FINDING = range(3)
 # Split keys and producers listed; the tables have all of them.
 MAX_LISTED = 10
 MAX_KEY_CHARACTERS = 60
 LATEST_TIMESTAMP = 1 << 62
 
 
-def key_lines(result: TopicKeyResult | MissingLog, screen: Screen) -> Iterator[str]:
-    """Yield the key placement of a topic by partition, its split keys, its producers and its findings.
-
-    Args:
-        result: the topic, or a partition whose log is missing.
-        screen: where the lines are shown.
-    """
+def add_keys(text: RankedText, result: TopicKeyResult | MissingLog) -> None:
+    """Add a topic, or a partition whose log is missing, to the text: what is wrong first."""
     if isinstance(result, MissingLog):
-        yield from missing_log_lines(result)
+        text.add((NO_LOG,), missing_log_lines(result))
         return
-    topic = result.topic
+    worst = max((placed.finding.severity for placed in result.placed), default=None)
+    text.add((NO_FINDING,) if worst is None else (WITH_FINDINGS, -worst), _topic_lines(result, text))
+
+
+def _topic_lines(result: TopicKeyResult, text: RankedText) -> Iterator[str]:
+    """Yield the findings of a topic, its key placement by partition, its split keys and its producers."""
+    topic, screen = result.topic, text.screen
     yield f"{printable(topic.name)}: {_counts(topic)}"
     yield f"  {_partitioner(topic.fit)}"
+    yield from placed_details([(one.place, partition_label(one.place, ""), one.finding) for one in result.placed], None)
     rows = result.rows["key_partitions"].only(*KEY_PARTITION_COLUMNS)
     partitions, producers = FittedTable(PARTITION_HEADINGS, screen), FittedTable(PRODUCER_BATCH_HEADINGS, screen)
     yield from partitions.lines(["" if value is None else str(value) for value in row] for row in rows)
     yield from _split_keys(topic)
     yield from _producers(result, producers)
-    for place, placed in groupby(result.placed, lambda finding: finding.place):
-        yield from finding_lines(place, "", [finding.finding for finding in placed])
-    if dropped := {**partitions.dropped, **producers.dropped}:
-        yield f"columns left out to fit the width: {', '.join(dropped)}"
-        yield from screen.rest("--wide")
+    text.dropped |= {**partitions.dropped, **producers.dropped}
 
 
 def _counts(topic: TopicKeys) -> str:

@@ -40,12 +40,14 @@ class RankedText:
     Attributes:
         screen: where it is shown.
         nothing: what a partition that is only counted has, such as ``no transactions``.
+        unit: what has text: a partition, or a topic.
         is_cut: whether something in the text of a partition was left out.
         dropped: headings of columns that were left out.
     """
 
     screen: Screen
     nothing: str
+    unit: str = "partition"
     is_cut: bool = False
     dropped: dict[str, None] = field(default_factory=dict)
     _stored: list[_Stored] = field(default_factory=list)
@@ -91,9 +93,9 @@ class RankedText:
             yield "nothing to show"
         is_summed_up = self._quiet_count > NAMED and not self.screen.shows_all
         if left_out:
-            yield f"… and {format_count(left_out, 'more partition')}"
+            yield f"… and {format_count(left_out, f'more {self.unit}')}"
         if is_summed_up:
-            yield Line(f"{format_count(self._quiet_count, 'partition')}: {self.nothing}")
+            yield Line(f"{format_count(self._quiet_count, self.unit)}: {self.nothing}")
         elif not self.screen.shows_all:
             yield from chain.from_iterable(self._quiet)
         if left_out or self.is_cut:

@@ -225,7 +225,8 @@ def test_the_command_under_a_report_shows_the_rest(tmp_path: Path, monkeypatch: 
     """Not one incident of a selection is on the screen without an end that the printed command does not show."""
     for number in range(25):
         forge(tmp_path, "D 9 1 0-4 @0-4 T ts 1700000100000", topic="a b", partition=number)
-        forge(tmp_path, f"D {number} 1 0-4 @0-4 T ts 1700000100000", topic="other", partition=number)
+        text = f"D {number} 1 0-4 @0-4 T ts 1700000100000"
+        forge(tmp_path, text, topic="other", partition=number, log_append_time=True)
     monkeypatch.setenv("COLUMNS", "80")
     words = ("audit", "-q", *FORGED, "--topic", "other", "--partition", "1-23", "--output", tmp_path.parent / "s")
     first = run(*words, tmp_path)
