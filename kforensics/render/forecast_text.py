@@ -1,4 +1,4 @@
-"""Formats what the next start of a broker does: the outcome, the silent effects first, and what to do before it."""
+"""Formats what the next start of a broker does: the outcome, the effects, the worst first, and what to do before it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield f"{' ' * INDENT}at {printable(refusal.path)}"
     if forecast.outcome == STARTS:
         yield ALWAYS
-    yield from _effects("without a warning in its log", [pair for pair in every if pair[1].silent], screen)
-    yield from _effects("with a warning or an error in its log", [pair for pair in every if not pair[1].silent], screen)
+    silent, logged = ([pair for pair in every if pair[1].silent is is_silent] for is_silent in (True, False))
+    blocks = [("without a warning in its log", silent), ("with a warning or an error in its log", logged)]
+    for title, effects in sorted(blocks, key=lambda block: -_worst(block[1])):
+        yield from _effects(title, effects, screen)
     if forecast.outcome == STARTS:
         yield from _partitions(forecast, screen)
     steps = remedies(forecast, screen.again(forecast.log_dirs)) if _is_bad(forecast, every) else []
@@ -79,7 +81,13 @@ def _outcome(forecast: BrokerForecast, every: list[Found]) -> str:
         return "starts without some of its log directories"
     count = len(forecast.partitions)
     partitions = format_count(count, "partition")
-    return f"starts, {partitions}" if every else f"starts, changes nothing; {partitions}"
+    kinds = Counter(effect.kind for _, effect in every if severity_of_effect(effect) > Severity.INFO)
+    worst = f": {', '.join(f'{count} {kind}' for kind, count in kinds.items())}" if kinds else ""
+    return f"starts, {partitions}{worst}" if every else f"starts, changes nothing; {partitions}"
+
+
+def _worst(effects: list[Found]) -> int:
+    return max((severity_of_effect(effect) for _, effect in effects), default=Severity.INFO)
 
 
 def _style(forecast: BrokerForecast) -> str:

@@ -88,7 +88,7 @@ def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterat
     labeled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
     for label, text in labeled.items():
         if text and view.has_findings:
-            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view)
+            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view, hang=LABEL_WIDTH)
         elif text:
             yield _cut(label, text, view)
     yield from _remedy(printable(remedy), view)
@@ -122,7 +122,7 @@ def _remedy(remedy: str, view: IncidentView) -> Iterator[str]:
     if repair := next((command for command in commands if not is_check(command)), None):
         yield Line(f"{INDENT}{'do':<{LABEL_WIDTH}}{COMMAND}{repair}", "command")
     elif not view.has_findings and (sentences := _without_check(remedy)):
-        yield from _wrapped(f"{'do':<{LABEL_WIDTH}}{sentences}", view, view.what_lines - 1)
+        yield from _wrapped(f"{'do':<{LABEL_WIDTH}}{sentences}", view, view.what_lines - 1, LABEL_WIDTH)
 
 
 def _without_check(remedy: str) -> str:
@@ -163,12 +163,21 @@ def _shortened(text: str, room: int) -> str:
     return f"{' '.join(words)} …"
 
 
-def _wrapped(text: str, view: IncidentView, most: int | None = None) -> Iterator[str]:
-    """Yield the lines of a paragraph, wrapped between words and never inside a command; the first ones of many."""
+def _wrapped(text: str, view: IncidentView, most: int | None = None, hang: int = 0) -> Iterator[str]:
+    """Yield the lines of a paragraph, wrapped between words and never inside a command; the first ones of many.
+
+    Args:
+        text: the paragraph.
+        view: how it is shown.
+        most: how many lines to show, None for all.
+        hang: characters by which the lines after the first one are indented, below the text after a label.
+    """
     room = max(view.width - len(INDENT), 1)
     unbreakable = BACKQUOTED.sub(lambda match: match[0].replace(" ", "\xa0"), view.screen.in_zone(text))
     unbreakable = UNBREAKABLE.sub("\xa0", unbreakable)
-    lines = textwrap.wrap(unbreakable, room, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        unbreakable, room, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * hang
+    )
     if most is not None and len(lines) > most:
         lines[most - 1] = f"{_shortened(lines[most - 1], room - 2).removesuffix(' …')} …"
         del lines[most:]

@@ -99,7 +99,7 @@ class RankedText:
         elif not self.screen.shows_all:
             yield from chain.from_iterable(self._quiet)
         if left_out or self.is_cut:
-            yield "all of them:"
+            yield "all of them:" if left_out else "in full:"
             yield from self.screen.rest("--all")
         if self.dropped:
             yield f"columns left out to fit the width: {', '.join(self.dropped)}"

@@ -257,3 +257,17 @@ def test_a_pipe_has_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     (line,) = (line for line in run(*CASES["lso"]).lines if "critical lso-stuck: LSO stuck at 3" in line)
     assert line.endswith("2 ended and 0 other open transactions are blocked.")
+
+
+def test_the_lines_of_a_label_are_below_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(ROOT)
+    lines = run("audit", "-q", "--as-of", "2026-11-22", "sample_logs/duplicates/broker-1/import-0").lines
+    (number,) = (number for number, line in enumerate(lines) if line.startswith("  do      Consumers"))
+    assert lines[number + 1] == "          results, and check failovers and producer.id.expiration.ms."
+
+
+def test_what_is_left_out_of_shown_partitions_is_not_called_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    lines = run("cluster", "-q", "sample_logs/unclean-election").lines
+    assert lines[-2:] == ["in full:", "  $ kforensics cluster --all --quiet sample_logs/unclean-election"]
