@@ -106,6 +106,20 @@ class Context:
         added += replica_findings(result.cluster, markers)
         return revised_findings(place, findings, CoordinatorRemedies(result.cluster), added)
 
+    def later_begins(self, state: PartitionState) -> dict[int, int]:
+        """Return when open transactions of a partition began by their coordinators, in ms, by first offset.
+
+        Only those whose records have older timestamps are included.
+        """
+        if not len(state.open_transactions):
+            return {}
+        from kforensics.forensics.checks.check import findings_of
+        from kforensics.forensics.checks.partition import open_transactions
+
+        revised = self.revised(state, findings_of(state, (open_transactions.CHECK,)))
+        begins = ((finding.first_offset, finding.evidence.get("began_ms")) for finding in revised)
+        return {offset: began for offset, began in begins if offset is not None and isinstance(began, int)}
+
     def _other_replicas(self, state: PartitionState, known: _Known) -> Iterator[PartitionMarkers]:
         """Yield the markers of the other replicas of a partition, which may have more of the log."""
         from kforensics.forensics.coordinators.partition_markers import PartitionMarkers

@@ -276,7 +276,8 @@ def _explain_offsets(
             explainer = OffsetExplainer(state, subject.at)
             if subject.offset is not None:
                 story = explainer.story(subject.offset)
-                yield replace(story, names=context.transactional_ids(state, story.producer_ids))
+                names = context.transactional_ids(state, story.producer_ids)
+                yield replace(story, names=names, begins=context.later_begins(state) if names else {})
             elif subject.offsets is not None:
                 yield from _runs(reader, state, explainer, subject.offsets)
         except InputError as error:

@@ -95,7 +95,10 @@ def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
     from kforensics.render.partition_text import transaction_lines
 
     state, names = answer.state, answer.context.producer_names(answer.state) if answer.count else {}
-    lines = transaction_lines(state, answer.rows, answer.count, names, still_open=answer.still_open, shown=text)
+    begins = answer.context.later_begins(state) if answer.count else {}
+    lines = transaction_lines(
+        state, answer.rows, answer.count, names, still_open=answer.still_open, shown=text, begins=begins
+    )
     if not answer.count and state.partition.has_log:
         text.add_quiet(lines)
     else:

@@ -34,6 +34,7 @@ from kforensics.render.screen import Line
 MAX_PAYLOAD_CHARACTERS = 60
 # Transactions listed for a transactional id, and partitions named for each of their states.
 NO_NAMES: Mapping[int, str] = MappingProxyType({})
+NO_BEGINS: Mapping[int, int] = MappingProxyType({})
 LAST_TRANSACTIONS, NAMED_PARTITIONS = 3, 5
 
 
@@ -48,12 +49,12 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
         yield f"  batch: {_batch(story.batch)}"
         yield f"         {_location(story.batch)}"
     if story.transaction is not None:
-        yield f"  transaction: {_transaction(story.transaction, story.paths, story.names)}"
+        yield f"  transaction: {_transaction(story.transaction, story.paths, story.names, story.begins)}"
     yield from _index(story)
     if story.status is RecordStatus.HELD_BACK and story.bounds.blocking_transaction is not None:
-        yield f"  blocked by: {_transaction(story.bounds.blocking_transaction, story.paths, story.names)}"
+        yield f"  blocked by: {_transaction(story.bounds.blocking_transaction, story.paths, story.names, story.begins)}"
     for transaction in story.overlapping_aborted:
-        yield f"  aborted data may have been here: {_transaction(transaction, story.paths, story.names)}"
+        yield f"  aborted data may have been here: {_transaction(transaction, story.paths, story.names, story.begins)}"
     if story.snapshot is not None and story.batch is not None:
         yield f"  snapshot: {_snapshot(story.snapshot, story.batch.producer_id)}"
     for batch in story.same_sequence:
@@ -163,7 +164,12 @@ def _location(batch: StoredBatch) -> str:
     return f"{format_size(header.size)} at byte {header.position:#x} of {printable(batch.path)}{epoch}{crc}"
 
 
-def _transaction(transaction: Any, paths: Sequence[str], names: Mapping[int, str] = NO_NAMES) -> str:
+def _transaction(
+    transaction: Any,
+    paths: Sequence[str],
+    names: Mapping[int, str] = NO_NAMES,
+    begins: Mapping[int, int] = NO_BEGINS,
+) -> str:
     name = names.get(int(transaction["producer_id"]))
     first, last = int(transaction["first_offset"]), int(transaction["last_offset"])
     start = int(transaction["first_timestamp"])
@@ -177,7 +183,9 @@ def _transaction(transaction: Any, paths: Sequence[str], names: Mapping[int, str
         ]
     )
     if transaction["outcome"] == TransactionOutcome.OPEN:
-        return f"{facts}, last write {format_time(int(transaction['last_timestamp']))}, open"
+        began = begins.get(first)
+        by_coordinator = "" if began is None else f"; begun {format_time(began)} by its coordinator"
+        return f"{facts}, last write {format_time(int(transaction['last_timestamp']))}, open{by_coordinator}"
     return f"{facts}; {_marker(transaction, paths, start)}"
 
 

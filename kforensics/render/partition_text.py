@@ -49,6 +49,9 @@ PRODUCER_COLUMNS = (
     TableColumn("transactional id", 1, is_text=True),
 )
 NO_IDS: Mapping[int, str] = {}
+NO_BEGINS: Mapping[int, int] = {}
+# Open transactions named whose coordinators have a later begin than their records.
+NAMED_BEGINS = 3
 # Transactions, producers and runs of duplicates of a partition that are listed.
 LISTED = 20
 # The views of duplicates in the order in which they are listed.
@@ -84,6 +87,7 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
     *,
     still_open: RowStream,
     shown: RankedText,
+    begins: Mapping[int, int] = NO_BEGINS,
 ) -> Iterator[str]:
     """Yield transactions, one per line: those that are open first, then the others in their order.
 
@@ -94,6 +98,7 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
         transactional_ids: of the producers, as far as they are known.
         still_open: the rows of open transactions.
         shown: the text that the lines are for.
+        begins: when open ones began by their coordinators, in ms by first offset, if their records are older.
     """
     if not state.partition.has_log:
         yield from missing_log_lines(MissingLog.of(state, "transactions"))
@@ -106,6 +111,20 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
         ordered = chain(opened, (row for row in others if row[0] != "open"))
         cells = (_transaction_cells(row, transactional_ids) for row in ordered)
         yield from listed_lines(TRANSACTION_COLUMNS, cells, count, "transaction", shown)
+        offsets = {offset for (offset,) in still_open.only("first_offset")} if begins else set()
+        yield from _later_begins({offset: began for offset, began in begins.items() if offset in offsets}, shown)
+
+
+def _later_begins(begins: Mapping[int, int], shown: RankedText) -> Iterator[str]:
+    """Yield that start and duration of open transactions go by the timestamps of records, which are older than they."""
+    if not begins:
+        return
+    limit = shown.screen.shown(NAMED_BEGINS)
+    listed = [f"{format_time(began)} (from offset {offset})" for offset, began in islice(sorted(begins.items()), limit)]
+    if limit is not None and len(begins) > limit:
+        shown.is_cut = True
+        listed.append(f"{len(begins) - limit:,} more")
+    yield Line(f"  begun by their coordinator, after the timestamps of their records: {', '.join(listed)}", hang=4)
 
 
 def listed_lines(

@@ -156,3 +156,19 @@ def test_what_blocks_the_lso_is_dated_by_what_dates_it() -> None:
     assert "begun 2026-11-27 06:29:47 UTC by its coordinator" in known
     assert "last write 2026-11-26 06:29:40 UTC and idle for 1 d by timestamps that its client set" in alone
     assert "last write after the marker of 2026-11-27 06:29:37 UTC, idle for 1 min 15 s at most" in alone
+
+
+def test_the_list_of_transactions_states_when_open_ones_began() -> None:
+    """Its columns go by the timestamps of the records, which the table documents."""
+    words = ("--quiet", "--as-of", TAKEN, SAMPLE / "broker-1" / "billing-counts-0")
+    note = (
+        "  begun by their coordinator, after the timestamps of their records: 2026-11-27 06:29:47 UTC (from offset 16),"
+    )
+    assert run("transactions", *words).text.count(f"{note} 2026-11-27 06:29:47 UTC (from offset 19)\n") == 1
+    assert "begun by" not in run("transactions", "--alone", *words).text
+    assert "begun by" not in run("transactions", "--state", "aborted", *words).text
+
+
+def test_an_offset_of_an_open_transaction_names_its_begin() -> None:
+    text = run("explain", "--quiet", "--as-of", TAKEN, "--offset", 0, SAMPLE / "broker-1" / "shop.orders-0").text
+    assert "last write 2026-11-26 06:29:40 UTC, open; begun 2026-11-27 06:30:23 UTC by its coordinator" in text

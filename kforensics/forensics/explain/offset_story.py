@@ -162,6 +162,7 @@ class OffsetStory:
         paths: paths of the segments.
         missing: what is known of the partition if its log is missing, None if it is there.
         names: transactional ids by producer id, as far as the coordinators' logs have them.
+        begins: when open transactions began by their coordinators, in ms by first offset, if their records are older.
     """
 
     place: Place
@@ -184,6 +185,7 @@ class OffsetStory:
     paths: tuple[str, ...] = ()
     missing: MissingLog | None = None
     names: Mapping[int, str] = field(default_factory=dict)
+    begins: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def producer_ids(self) -> set[int]:
