@@ -90,8 +90,8 @@ def _was_committed(cluster: Cluster, partition: int, finding: Finding) -> bool:
     """Return whether all that the COMMIT at the end of a transaction committed was to be committed."""
     listed, markers = cluster.marker_join.transaction_partitions, cluster.marker_join.markers
     rows = listed[np.isin(listed["marker"], _markers_at(cluster, partition, "first_offset", finding))]
-    begun = cluster.coordinators.transactions[rows["transaction"][rows["is_exact"]]]
-    ends = markers[rows["marker"][rows["is_exact"]]] if len(rows) else markers[:0]
+    rows = rows[rows["is_exact"]]
+    begun, ends = cluster.coordinators.transactions[rows["transaction"]], markers[rows["marker"]]
     pairs = [(end, int(one["data_epoch"]), int(one["start"])) for end, one in zip(ends, begun, strict=True)]
     return bool(pairs) and all(own_commit(cluster, *pair) is not None for pair in pairs)
 
