@@ -128,7 +128,7 @@ def _stable(forecast: BrokerForecast, partitions: dict[str, Any]) -> Iterator[st
     """The last stable offset of each log that nothing was appended to since its load."""
     logs = _logs(forecast)
     for name, offsets in partitions.items():
-        if name not in logs or not isinstance(offsets, list) or offsets[1] != logs[name].log_end:
+        if name not in logs or not isinstance(offsets, list) or max(offsets[1:]) != logs[name].log_end:
             continue
         if _bounded(offsets)[2] != logs[name].last_stable:
             yield f"last stable offset of {name}: {logs[name].last_stable} instead of {offsets[2]}"
