@@ -219,7 +219,7 @@ COST_COLUMNS = (
     TableColumn("transactions", 3),
     *(TableColumn(step, drop) for step, drop in zip(COST_STEPS, (0, 2, 2, 2, 0), strict=True)),
     TableColumn("end p99", 1),
-    TableColumn("by the line", 1),
+    TableColumn("fitted", 1),
 )
 SIZE_COLUMNS = (
     TableColumn("records", is_text=True),
@@ -245,10 +245,11 @@ def cost_lines(rows: Rows, screen: Screen) -> Iterator[str]:
         yield Line("no transaction has ended with both its Prepare and its Complete record available")
         return
     whole = every[0]
-    yield Line(f"{printable(whole['cluster'])}: {format_count(whole['transactions'], 'transaction')}")
+    of = "" if whole["cluster"] is None else f" of cluster {printable(whole['cluster'])}"
+    yield Line(f"{format_count(whole['transactions'], 'transaction')}{of}: {_answer(whole)}", hang=2)
     table = FittedTable(COST_COLUMNS, screen)
     by_partitions = [row for row in every if row["grouped_by"] == "partitions"]
-    yield "  time in ms by number of partitions: half of the transactions took at most"
+    yield "  median times in ms by number of partitions"
     yield from table.lines(map(_cost_cells, by_partitions))
     yield from _fit_lines(whole)
     sizes = FittedTable(SIZE_COLUMNS, screen)
@@ -258,6 +259,16 @@ def cost_lines(rows: Rows, screen: Screen) -> Iterator[str]:
     if dropped := {**table.dropped, **sizes.dropped}:
         yield f"columns left out to fit the width: {', '.join(dropped)}"
         yield from screen.rest("--wide")
+
+
+def _answer(whole: dict[str, Any]) -> str:
+    """Return in a sentence what a transaction costs."""
+    begin = "" if whole["init_ms"] is None else f"{whole['init_ms']:.0f} ms to begin and "
+    end = f"{_number(whole['end_p50_ms'])} ms to end"
+    if whole["marker_ms"] is not None:
+        end = f"{whole['commit_ms']:.0f} ms plus {whole['marker_ms']:.0f} ms for each partition to end"
+    share = format_share(whole["marker_bytes"] / max(whole["bytes"] + whole["marker_bytes"], 1))
+    return f"a transaction takes {begin}{end}; {share} of the bytes are markers"
 
 
 def _cost_cells(row: dict[str, Any]) -> list[str]:
