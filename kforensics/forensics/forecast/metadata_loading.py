@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from kforensics.errors import InputMissingError
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import PartitionFolder
@@ -170,6 +171,8 @@ def why_stray(folder: PartitionFolder, metadata: LoadedMetadata | None) -> str:
     """Return why the metadata does not keep a folder in service."""
     if folder.topic_id is None:
         return "partition.metadata is missing"
+    if metadata is not None and folder.topic_id in metadata.removed:
+        return f"its topic was deleted at {format_time(metadata.removed[folder.topic_id])}"
     if metadata is not None and metadata.lost:
         return metadata.lost
     if metadata is not None and metadata.topic_name(folder.topic_id) is None:

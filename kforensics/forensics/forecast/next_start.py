@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.identity import identity_fault, is_reserved, registration_fault
 from kforensics.forensics.forecast.log_directory import (
@@ -308,23 +307,20 @@ class _Start:
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
-        deleted = self._deletion_of(folder)
-        if deleted is not None:
-            detail = f"renamed to -stray and out of service: its topic was deleted at {format_time(deleted)}"
+        detail = f"renamed to -stray and out of service: {why_stray(folder, self.forecast.metadata)}"
+        if self._is_deleted(folder):
             return Effect(TOPIC_DELETED, detail, path=folder.path)
-        why = why_stray(folder, self.forecast.metadata)
         size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
-        return Effect("stray", f"renamed to -stray and out of service: {why}", records=size, path=folder.path)
+        return Effect("stray", detail, records=size, path=folder.path)
 
-    def _deletion_of(self, folder: PartitionFolder) -> int | None:
-        """Return when the topic of a folder was deleted, in ms; None if it was not, or that is not known."""
-        metadata = self.forecast.metadata
-        return None if metadata is None else metadata.removed.get(folder.topic_id or "")
+    def _is_deleted(self, folder: PartitionFolder) -> bool:
+        """Whether the metadata log shows that the topic of a folder was deleted."""
+        return self.forecast.metadata is not None and folder.topic_id in self.forecast.metadata.removed
 
     def _create_missing(self, metadata: LoadedMetadata) -> None:
         kept = (SERVED, OFFLINE)
         there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
-        again = {part.name for _, part, folder in self.loads if self._deletion_of(folder) is not None}
+        again = {part.name for _, part, folder in self.loads if self._is_deleted(folder)}
         for name, number, assigned in metadata.image.partitions():
             if self.forecast.node_id not in assigned.replicas or (name, number) in there:
                 continue

@@ -29,7 +29,8 @@ def _check(values: list[bytes]) -> None:
     for value, found in zip(values, framed_records(METADATA_TOPIC, to_byte_slices(values)), strict=True):
         decoded = decode_record(METADATA_TOPIC, None, value)
         # As text: with the order of the fields, and NaN equals NaN.
-        assert repr(tuple(found)) == repr((decoded.type_name, decoded.value, decoded.error))
+        expected = decoded.type_name, decoded.value, decoded.error, decoded.version
+        assert repr(tuple(found)) == repr(expected)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)

@@ -71,7 +71,7 @@ CODES = by_name(
             "metadata assigns the partition to other brokers. It then serves an empty partition in its place, or "
             "copies it from the leader. Its log contains one warning of that."
         ),
-        benign="The folder was put there on purpose, or the topic was deleted while the broker was down.",
+        benign="The folder was put there on purpose. If the metadata log shows that the topic was deleted: info.",
     ),
     Code(
         "start-creates-empty",
@@ -291,7 +291,10 @@ def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
     message = f"The next start renames the folder to -stray: {why_stray(folder, metadata)}."
     if is_only:
         message += " The broker has the only replica, and serves an empty partition in its place."
-    finding = state.finding(CODES["start-stray"], message, severity=Severity.CRITICAL if is_only else None)
+    severity = Severity.CRITICAL if is_only else None
+    if folder.topic_id in metadata.removed:
+        severity = Severity.INFO
+    finding = state.finding(CODES["start-stray"], message, severity=severity)
     return replace(finding, path=f"{folder.path.rstrip('/')}/partition.metadata")
 
 

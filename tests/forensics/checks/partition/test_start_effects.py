@@ -205,3 +205,16 @@ def test_processes_have_the_findings_of_one(pristine: Path, tmp_path: Path) -> N
     rows = [kforensics.audit(folder, processes=count).findings.to_pylist() for count in (1, 2)]
     assert rows[0] == rows[1]
     assert {"start-refused", "start-stray"} <= {row["code"] for row in rows[0]}
+
+
+def test_a_folder_whose_topic_was_deleted_is_an_info(pristine: Path, tmp_path: Path) -> None:
+    """The metadata log shows the deletion, and the broker of the record made the folder stray."""
+    folder = _doctored("metadata-transaction-ended", pristine, tmp_path / "data")
+    found = {
+        name: [one for one in findings if one.code.name == "start-stray"] for name, findings in _found(folder).items()
+    }
+    (finding,) = found["plain-0"]
+    assert finding.severity is Severity.INFO
+    assert "its topic was deleted at 20" in finding.message
+    assert "topic-deleted" in _effects(folder)
+    assert "stray" not in _effects(folder)
