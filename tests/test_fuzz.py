@@ -50,7 +50,9 @@ def test_a_lost_byte_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         return (row for row in walk(*arguments) if isinstance(row, Batch))
 
     monkeypatch.setattr(decoder_attack, "walk", without_damage)
-    assert "a gap or an overlap at" in first_weakness("decoders", 200)
+    report = first_weakness("decoders", 200)
+    # Inside a file, or where the damage reaches its end.
+    assert "a gap or an overlap at" in report or "the rows end at" in report
 
 
 def test_kernels_that_differ_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
