@@ -279,8 +279,7 @@ def _of_partition(state: PartitionState, folder: PartitionFolder) -> Iterator[Fi
 
 
 def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
-    metadata = _metadata_beside(state.partition)
-    node_id = state.partition.place.broker_id
+    metadata, node_id = _metadata_beside(state.partition), state.partition.place.broker_id
     if metadata is None or metadata.lost or node_id not in metadata.image.brokers:
         return None
     if fate_of(folder, metadata, node_id) != STRAY or (folder.topic_id is None and _has(folder, "partition.metadata")):
@@ -291,9 +290,7 @@ def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
     message = f"The next start renames the folder to -stray: {why_stray(folder, metadata)}."
     if is_only:
         message += " The broker has the only replica, and serves an empty partition in its place."
-    severity = Severity.CRITICAL if is_only else None
-    if folder.topic_id in metadata.removed:
-        severity = Severity.INFO
+    severity = Severity.INFO if folder.topic_id in metadata.removed else Severity.CRITICAL if is_only else None
     finding = state.finding(CODES["start-stray"], message, severity=severity)
     return replace(finding, path=f"{folder.path.rstrip('/')}/partition.metadata")
 
