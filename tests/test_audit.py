@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import kforensics
-from kforensics.analyses.audit import AUDITED, AuditRequest, Stages, audit_size, run_audit
+from kforensics.analyses.audit import AUDITED, POOL_PARTITIONS, AuditRequest, Stages, audit_size, run_audit
 from kforensics.analyses.partitions import Investigation
 from kforensics.analyses.pool import partition_results
 from kforensics.analyses.settings import rules_for
@@ -142,6 +144,17 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     for name, table in expected.items():
         rows = [list(row) for one in found if name in one.rows for row in one.rows[name]]
         assert rows == [list(row.values()) for row in table.to_pylist()], name
+
+
+@pytest.mark.slow
+def test_very_many_partitions_are_shared_between_processes(tmp_path: Path) -> None:
+    made = forge(tmp_path / "logs", "plain @0", topic="many")
+    for number in range(1, POOL_PARTITIONS):
+        shutil.copytree(made, tmp_path / "logs" / f"many-{number}")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    audited = kforensics.audit(tmp_path / "logs").tables["partitions"]
+    assert audited.num_rows == POOL_PARTITIONS
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime > before
 
 
 @pytest.mark.slow

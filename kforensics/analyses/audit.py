@@ -97,8 +97,9 @@ class Stages:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-# With this many bytes to read, more processes are worth the time that they take to start.
-POOL_THRESHOLD = 1 << 32
+# With this many bytes to read, or this many partitions, more processes are worth the time that they take to start. The
+# first partitions of a small cluster are evaluated before a pool would have begun.
+POOL_THRESHOLD, POOL_PARTITIONS = 1 << 32, 1500
 
 
 def audit_size(investigation: Investigation, request: AuditRequest) -> int:
@@ -173,8 +174,10 @@ def _partitions(
 
 def _processes(investigation: Investigation, request: AuditRequest) -> int | None:
     """Return how many processes to use: as requested, or one per processor if there is much to read."""
-    is_large = request.processes is None and audit_size(investigation, request) >= POOL_THRESHOLD
-    return len(os.sched_getaffinity(0)) if is_large else request.processes
+    if request.processes is not None:
+        return request.processes
+    is_large = audit_size(investigation, request) >= POOL_THRESHOLD or len(investigation.partitions) >= POOL_PARTITIONS
+    return len(os.sched_getaffinity(0)) if is_large else None
 
 
 def run_audit(
