@@ -17,7 +17,7 @@ from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.metadata.cluster_image import ClusterImage
-from kforensics.forensics.metadata.cluster_metadata import LogRecord, log_records
+from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LogDir, Partition
@@ -90,13 +90,6 @@ class LoadedMetadata:
         topic = self.image.topics.get(topic_id or "")
         return topic.partitions.get(number) if topic else None
 
-    def see(self, record: LogRecord) -> None:
-        """Note the version of a record that the broker reads, and which topic it deletes."""
-        if record.version is not None and not record.is_control:
-            self.versions[record.kind] = max(record.version, self.versions.get(record.kind, 0))
-        if record.kind == "RemoveTopicRecord" and record.value is not None:
-            self.removed[record.value["topicId"]] = record.timestamp
-
     def topic_name(self, topic_id: str | None) -> str | None:
         """Return the name of a topic, None if there is none with this id."""
         topic = self.image.topics.get(topic_id or "")
@@ -132,15 +125,12 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         metadata.lost = _check_snapshot(snapshot, is_dynamic=is_dynamic)
     log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
-    for record in log_records(snapshot, 0) if snapshot is not None else ():
-        metadata.see(record)
     for record in replay.records() if loaded.log_end > start else ():
         replay.apply(record)
-        metadata.see(record)
         fault = _fault(metadata, replay, record, node_id)
         if fault is not None:
             raise LoadRefusedError(RUNTIME, fault, replay.path)
-    metadata.image = replay.image
+    metadata.image, metadata.versions, metadata.removed = replay.image, replay.versions, replay.removed
     metadata.controllers = dict.fromkeys(voters or ())
     if voters is None:
         metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}

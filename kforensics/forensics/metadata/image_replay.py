@@ -21,7 +21,7 @@ from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
 __all__ = ["ImageReplay"]
 
-NO_OP, QUORUM_STATE = "NoOpRecord", "quorum-state"
+NO_OP, REMOVE_TOPIC, QUORUM_STATE = "NoOpRecord", "RemoveTopicRecord", "quorum-state"
 
 
 @dataclass(slots=True)
@@ -41,6 +41,8 @@ class ImageReplay:
         leader_ms: when it was elected; None if it is unknown.
         kraft_version: level of ``kraft.version``.
         voters: fields of the voters; without a dynamic quorum only their ids.
+        versions: the highest version of the records of each type, in the order in which they are first read.
+        removed: when topics were deleted, in ms by topic id; those of before the snapshot are not known.
         skipped: records that cannot be read, by type.
         gaps: ranges of offsets, the last one inclusive, without a record.
         is_complete: whether the replay began with the first record or a whole snapshot.
@@ -59,6 +61,8 @@ class ImageReplay:
     leader_ms: int | None = None
     kraft_version: int = 0
     voters: tuple[Mapping[str, Any], ...] = ()
+    versions: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     is_complete: bool = True
@@ -157,6 +161,10 @@ class ImageReplay:
 
     def _apply_value(self, record: LogRecord, timestamp: int | None) -> None:
         kind, value = record.kind, record.value
+        if record.version is not None and not record.is_control:
+            self.versions[kind] = max(record.version, self.versions.get(kind, 0))
+        if value is not None and kind == REMOVE_TOPIC:
+            self.removed[value["topicId"]] = record.timestamp
         if value is None:
             self.skipped[kind] += 1
         elif record.is_control:
