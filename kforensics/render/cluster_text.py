@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from kforensics.forensics.core.election import NO_LEADER
 from kforensics.forensics.core.formatting import format_count, format_duration, format_offsets, format_time
-from kforensics.forensics.metadata.cluster_image import METADATA_VERSION
 from kforensics.forensics.metadata.image_changes import Change, HistoryStep
 from kforensics.forensics.metadata.image_entities import KINDS, Entity, EntityFilter, entities
 from kforensics.forensics.metadata.image_replay import ImageReplay
-from kforensics.forensics.metadata.metadata_versions import level_name
+from kforensics.forensics.metadata.metadata_versions import METADATA_VERSION, level_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import TableColumn
 from kforensics.render.partition_text import listed_lines

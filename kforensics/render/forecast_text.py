@@ -11,6 +11,7 @@ from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
 from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
 from kforensics.forensics.forecast.next_start import STARTS, BrokerForecast, PartitionForecast
+from kforensics.forensics.metadata.metadata_versions import release_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen
 
@@ -31,7 +32,7 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     node = "broker" if forecast.node_id is None else f"broker {forecast.node_id}"
     where = printable(", ".join(forecast.log_dirs))
     every = [pair for pair in forecast.all_effects() if pair[1].kind != HOUSEKEEPING]
-    release = "" if forecast.release is None else f", release {'.'.join(map(str, forecast.release))}"
+    release = "" if forecast.release is None else f", release {release_name(forecast.release)}"
     yield Line(f"{node} on {where}{release}: {_outcome(forecast, every)}", _style(forecast))
     for refusal in forecast.refusals:
         what = "a log directory goes offline" if forecast.outcome == STARTS else "it ends with"

@@ -7,12 +7,27 @@ from dataclasses import dataclass, field
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["HOUSEKEEPING", "IO", "KAFKA", "Effect", "LoadRefusedError", "LoadedLog", "unreadable_text"]
+__all__ = [
+    "HOUSEKEEPING",
+    "ILLEGAL_ARGUMENT",
+    "ILLEGAL_STATE",
+    "IO",
+    "KAFKA",
+    "RUNTIME",
+    "Effect",
+    "LoadRefusedError",
+    "LoadedLog",
+    "unreadable_text",
+]
 
 # What an orderly start does, too.
 HOUSEKEEPING = "housekeeping"
-KAFKA = "org.apache.kafka.common.KafkaException"
+# Exceptions that end the load of a log or the start of a broker; those of one module stand there.
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+ILLEGAL_STATE = "java.lang.IllegalStateException"
 IO, MALFORMED_INPUT = "java.io.IOException", "java.nio.charset.MalformedInputException"
+KAFKA = "org.apache.kafka.common.KafkaException"
+RUNTIME = "java.lang.RuntimeException"
 
 
 class LoadRefusedError(Exception):

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Sequence
 from itertools import takewhile
 
-from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
-from kforensics.forensics.forecast.log_directory import META, RUNTIME, LogDirectory
+from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedError
+from kforensics.forensics.forecast.log_directory import META, LogDirectory
 from kforensics.forensics.forecast.metadata_loading import UNACKNOWLEDGED, LoadedMetadata
 
 __all__ = ["identity_fault", "is_reserved", "registration_fault"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kforensics.errors import InputMissingError
-from kforensics.forensics.forecast.effects import IO, KAFKA, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.effects import ILLEGAL_STATE, IO, KAFKA, LoadRefusedError, unreadable_text
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
@@ -27,9 +27,8 @@ META, MARKER = "meta.properties", ".kafka_cleanshutdown"
 CHECKPOINTS = (RECOVERY_POINT, LOG_START, CLEANER, HIGH_WATERMARK)
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
-RUNTIME = "java.lang.RuntimeException"
 NULL_POINTER = "java.lang.NullPointerException"
-ILLEGAL_STATE, FILE_SYSTEM = "java.lang.IllegalStateException", "java.nio.file.FileSystemException"
+FILE_SYSTEM = "java.nio.file.FileSystemException"
 UNNAMED = (
     "Found directory {0}/{1}, '{1}' is not in the form of topic-partition or topic-partition.uniqueId-delete (if marked"
     " for deletion)."

@@ -18,7 +18,7 @@ from kforensics.forensics.forecast.broker_reader import (
     next_offset,
     recover,
 )
-from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, ILLEGAL_ARGUMENT, Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.segment_files import (
     LoadedSegment,
     PartitionFiles,
@@ -40,7 +40,6 @@ __all__ = ["load_log"]
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 DELETED, CLEANED, SWAP, LOG, SNAPSHOT = ".deleted", ".cleaned", ".swap", ".log", ".snapshot"
-ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 SPLIT = "Split operation is only permitted for segments with overflow, and the problem path is {}"
 EPOCHS = "leader-epoch-checkpoint"
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from kforensics.errors import InputMissingError
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
-from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.effects import ILLEGAL_STATE, RUNTIME, Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.metadata.cluster_image import ClusterImage
@@ -46,8 +46,6 @@ SERVED, STRAY, GONE, UNSERVED = "served", "stray", "deleted", "unserved"
 
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
-ILLEGAL_STATE = "java.lang.IllegalStateException"
-RUNTIME = "java.lang.RuntimeException"
 # How a broker ends for which no controller is elected, after ``initial.broker.registration.timeout.ms``.
 UNACKNOWLEDGED = "Received a fatal error while waiting for the controller to acknowledge that we are caught up"
 BEFORE_SNAPSHOT = (

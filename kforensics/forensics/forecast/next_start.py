@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.identity import identity_fault, is_reserved, registration_fault
 from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
-    RUNTIME,
     LogDirectory,
     PartitionFolder,
     clash_of,
@@ -27,13 +26,12 @@ from kforensics.forensics.forecast.metadata_loading import (
     why_stray,
 )
 from kforensics.forensics.forecast.release_limits import (
-    Release,
     refused_setting,
     release_numbers,
     rules_of,
     unreadable_metadata,
 )
-from kforensics.forensics.metadata.metadata_versions import registered_release
+from kforensics.forensics.metadata.metadata_versions import Release, registered_release
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 

@@ -7,20 +7,25 @@ records in ``AbstractApiMessageSerde``. ``lab/forecast/releases.py`` starts real
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.core.commands import BOOTSTRAP
-from kforensics.forensics.forecast.effects import LoadRefusedError
+from kforensics.forensics.forecast.effects import ILLEGAL_ARGUMENT, RUNTIME, LoadRefusedError
 from kforensics.forensics.forecast.metadata_loading import LoadedMetadata
-from kforensics.forensics.metadata.cluster_image import METADATA_VERSION, TOPIC, ClusterImage
+from kforensics.forensics.metadata.cluster_image import TOPIC, ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import log_records
-from kforensics.forensics.metadata.metadata_versions import KNOWN, Levels, level_name
+from kforensics.forensics.metadata.metadata_versions import (
+    KNOWN,
+    METADATA_VERSION,
+    Levels,
+    Release,
+    level_name,
+    release_name,
+)
 from kforensics.parsers.messages import metadata as schemas
 from kforensics.parsers.messages.schema import MessageSchema, layout
 
 __all__ = [
-    "Release",
     "ReleaseRefusedError",
     "refused_setting",
     "release_numbers",
@@ -28,14 +33,11 @@ __all__ = [
     "unreadable_metadata",
 ]
 
-Release: TypeAlias = tuple[int, int]
-
 # The releases whose starts were recorded case by case; others follow the nearest older one.
 RULES = ("3.9", "4.4")
 
 CONFIG = "org.apache.kafka.common.config.ConfigException"
 PARSE = "org.apache.kafka.server.common.serialization.MetadataParseException"
-ILLEGAL_ARGUMENT, RUNTIME = "java.lang.IllegalArgumentException", "java.lang.RuntimeException"
 # Later releases read it only while the metadata log is empty.
 BOOTSTRAP_CHECKPOINT, LAST_TO_READ_BOOTSTRAP = "bootstrap.checkpoint", (4, 0)
 SEGMENT_BYTES, LEAST_SEGMENT_BYTES, LEAST_SINCE = "segment.bytes", 1 << 20, (4, 1)
@@ -90,9 +92,9 @@ def unreadable_metadata(
     Raises:
         InputError: ``bootstrap.checkpoint`` cannot be read.
     """
-    levels = KNOWN.get(release) if release is not None else None
-    if release is None or levels is None:
+    if release is None or release not in KNOWN:
         return None
+    levels = KNOWN[release]
     bootstrap = f"{metadata.folder.rpartition('/')[0]}/{BOOTSTRAP_CHECKPOINT}"
     formatted = _bootstrap_level(bootstrap) if release <= LAST_TO_READ_BOOTSTRAP else None
     return (
@@ -128,7 +130,7 @@ def refused_setting(metadata: LoadedMetadata | None, release: Release | None) ->
 
 def _unknown_record(versions: Mapping[str, int], release: Release, path: str) -> ReleaseRefusedError | None:
     """Return the refusal of records whose type or version the release does not know."""
-    name = ".".join(map(str, release))
+    name = release_name(release)
     for kind, version in versions.items():
         schema = SCHEMAS[kind]
         is_known = schema.known_to(name)
@@ -189,5 +191,5 @@ def _too_small(image: ClusterImage) -> Iterator[tuple[str, int]]:
 
 
 def _newer(release: Release) -> str:
-    name = ".".join(map(str, release))
+    name = release_name(release)
     return f"Start the release that the cluster ran: {name} does not read its metadata, and Kafka cannot downgrade it."

@@ -16,12 +16,11 @@ from kforensics.forensics.metadata.topic_image import Fields, PartitionRegistrat
 from kforensics.parsers.messages import metadata as schemas
 from kforensics.parsers.messages.schema import MessageSchema
 
-__all__ = ["BROKER", "METADATA_VERSION", "TOPIC", "ClusterImage", "ImageRecord"]
+__all__ = ["BROKER", "TOPIC", "ClusterImage", "ImageRecord"]
 
 FENCED, IN_SHUTDOWN = 1, 1
 # Types of ConfigRecord: ``ConfigResource.Type``.
 TOPIC, BROKER = 2, 4
-METADATA_VERSION = "metadata.version"
 
 
 class ImageRecord(NamedTuple):

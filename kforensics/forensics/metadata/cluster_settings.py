@@ -20,6 +20,7 @@ from kforensics.forensics.core.broker_settings import (
     setting_of_broker,
 )
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
+from kforensics.forensics.metadata.metadata_versions import Release, registered_level
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.files.source import open_source
@@ -35,7 +36,6 @@ TOPIC_RECORDS = ("PartitionRecord", "PartitionChangeRecord", "RemoveTopicRecord"
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
 SOURCE = "metadata log"
-METADATA_VERSION = "metadata.version"
 # The first metadata version of a release: ``MetadataVersion``. Only those are named between which a default changed.
 RELEASES = {7: (3, 3), 8: (3, 4), 12: (3, 6), 22: (4, 0)}
 
@@ -66,7 +66,7 @@ def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]
     return sorted(settings, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
 
 
-def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:
+def release_in(partitions: Iterable[Partition]) -> Release | None:
     """Return the release of the brokers in a metadata log, None if it is unknown.
 
     Each broker registers with the newest ``metadata.version`` that it supports. Of several releases it is the oldest.
@@ -76,8 +76,7 @@ def release_in(partitions: Iterable[Partition]) -> tuple[int, int] | None:
     """
     newest: dict[int, int] = {}
     for _, _, value in metadata_records(partitions, ("RegisterBrokerRecord",)):
-        levels = [one["maxSupportedVersion"] for one in value["features"] if one["name"] == METADATA_VERSION]
-        newest[value["brokerId"]] = max(levels, default=0)
+        newest[value["brokerId"]] = registered_level(value)
     oldest = min(newest.values(), default=0)
     return max((release for level, release in RELEASES.items() if level <= oldest), default=None)
 

@@ -5,15 +5,23 @@ Source: ``MetadataVersion`` of 3.3.2 to 4.4.0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
-from kforensics.forensics.metadata.cluster_image import METADATA_VERSION
-from kforensics.forensics.metadata.topic_image import Fields
+__all__ = [
+    "KNOWN",
+    "METADATA_VERSION",
+    "Levels",
+    "Release",
+    "level_name",
+    "registered_level",
+    "registered_release",
+    "release_name",
+]
 
-__all__ = ["KNOWN", "Levels", "level_name", "registered_release"]
+Release: TypeAlias = tuple[int, int]
 
-Release = tuple[int, int]
-
+METADATA_VERSION = "metadata.version"
 # By level, from 1 on.
 NAMES = (
     *("3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1"),
@@ -52,16 +60,28 @@ def level_name(level: int) -> str | None:
     return NAMES[level - 1] if 0 < level <= len(NAMES) else None
 
 
-def registered_release(registration: Fields) -> Release | None:
-    """Return the release of the broker that registered, None if it is unknown.
+def release_name(release: Release) -> str:
+    """Return a release as Kafka writes it, such as ``4.4``."""
+    return ".".join(map(str, release))
 
-    A broker registers with the newest level that its release has finished.
+
+def registered_level(registration: Mapping[str, Any]) -> int:
+    """Return the newest level that a broker registered with: the newest that its release has finished; 0 if unknown.
 
     Args:
         registration: the fields of a ``RegisterBrokerRecord``.
     """
     levels = [one["maxSupportedVersion"] for one in registration["features"] if one["name"] == METADATA_VERSION]
-    name = level_name(max(levels, default=0))
+    return max(levels, default=0)
+
+
+def registered_release(registration: Mapping[str, Any]) -> Release | None:
+    """Return the release of the broker that registered, None if it is unknown.
+
+    Args:
+        registration: the fields of a ``RegisterBrokerRecord``.
+    """
+    name = level_name(registered_level(registration))
     if name is None:
         return None
     major, minor = name.partition("-")[0].split(".")
