@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
     from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 
-__all__ = ["Context"]
+__all__ = ["Context", "begins_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,7 @@ class Context:
         from kforensics.forensics.checks.check import findings_of
         from kforensics.forensics.checks.partition import open_transactions
 
-        revised = self.revised(state, findings_of(state, (open_transactions.CHECK,)))
-        begins = ((finding.first_offset, finding.evidence.get("began_ms")) for finding in revised)
-        return {offset: began for offset, began in begins if offset is not None and isinstance(began, int)}
+        return begins_in(self.revised(state, findings_of(state, (open_transactions.CHECK,))))
 
     def _other_replicas(self, state: PartitionState, known: _Known) -> Iterator[PartitionMarkers]:
         """Yield the markers of the other replicas of a partition, which may have more of the log."""
@@ -168,6 +166,16 @@ class Context:
                 yield coordinator_history(state)
             except InputError as error:
                 self.on_unreadable(error)
+
+
+def begins_in(findings: Iterable[Finding]) -> dict[int, int]:
+    """Return when open transactions began by their coordinators, in ms, by first offset.
+
+    Args:
+        findings: revised findings; those on transactions whose records are no older have no such time.
+    """
+    begins = ((finding.first_offset, finding.evidence.get("began_ms")) for finding in findings)
+    return {offset: began for offset, began in begins if offset is not None and isinstance(began, int)}
 
 
 def _name(partition: Partition) -> tuple[str | None, int | None]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kforensics.analyses.context import Context
+from kforensics.analyses.context import Context, begins_in
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
-from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -66,7 +65,7 @@ class LsoQuestion(Question[LsoAnswer]):
         blocking = stable.blocking_transaction
         transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
         if transactional_id is not None:
-            stable = stable.begun_at(state, _began_ms(revised, int(blocking["first_offset"])))
+            stable = stable.begun_at(state, begins_in(revised).get(int(blocking["first_offset"])))
         return LsoAnswer(
             rows=rows,
             findings=findings,
@@ -75,9 +74,3 @@ class LsoQuestion(Question[LsoAnswer]):
             transactional_id=transactional_id,
             cluster="" if blocking is None else context.investigation.clusters.name_of(state.partition),
         )
-
-
-def _began_ms(findings: tuple[Finding, ...], first_offset: int) -> int | None:
-    """Return when a transaction began by its coordinator, None if unknown or if its records are no older."""
-    times = (one.evidence.get("began_ms") for one in findings if one.first_offset == first_offset)
-    return next((time for time in times if isinstance(time, int)), None)
