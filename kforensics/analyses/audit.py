@@ -55,8 +55,8 @@ class AuditRequest:
 
     Attributes:
         output: folder of the evidence store, None for no store.
-        processes: how many processes to use; None for this process with several threads or, if there is much to read,
-            one process per processor.
+        processes: how many processes to use; None for this process with several threads or, if there is much to read
+            or there are very many partitions, one process per processor.
         checks: which checks, a key of ``partition_checks.CHECK_GROUPS``.
         records: whether to decode records, check them, search them for duplicates, and evaluate keys.
         copies: whether to compare the copies of each partition.
@@ -173,10 +173,10 @@ def _partitions(
 
 
 def _processes(investigation: Investigation, request: AuditRequest) -> int | None:
-    """Return how many processes to use: as requested, or one per processor if there is much to read."""
+    """Return how many processes to use: as requested, or one per processor if there is much to do."""
     if request.processes is not None:
         return request.processes
-    is_large = audit_size(investigation, request) >= POOL_THRESHOLD or len(investigation.partitions) >= POOL_PARTITIONS
+    is_large = len(investigation.partitions) >= POOL_PARTITIONS or audit_size(investigation, request) >= POOL_THRESHOLD
     return len(os.sched_getaffinity(0)) if is_large else None
 
 
