@@ -5,7 +5,7 @@ What cannot be read is reported as :class:`Unreadable`, never skipped silently.
 
 from __future__ import annotations
 
-import re
+import glob
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -75,7 +75,6 @@ class Unreadable:
 
 
 DiscoveryRow = FoundFile | Unreadable
-GLOB = re.compile(r"[*?\[]")
 
 
 def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
@@ -86,7 +85,7 @@ def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
     """
     paths, seen = list(paths), set[str | Unreadable]()
     # A single folder has every file once, so that the paths of its millions of files need not be kept.
-    is_one = len(paths) == 1 and not GLOB.search(paths[0])
+    is_one = len(paths) == 1 and not glob.has_magic(paths[0])
     for path in paths:
         for row in _under(path, defers=False):
             if isinstance(row, DeferredFolder) or _key(row) in seen:

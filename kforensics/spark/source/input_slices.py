@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from kforensics.errors import InputError
 from kforensics.forensics.partition.partition_files import LogDir, Partition
@@ -90,7 +90,7 @@ def works_of(wanted: Wanted) -> Iterator[Work]:
         piece for file in listing.files() if _may_fill(wanted, file) for piece in _slices(file, wanted)
     )
     if wanted.selection.offsets:
-        slices = chain(_overlapping(list(slices), wanted.selection.offsets))
+        slices = iter(_overlapping(list(slices), wanted.selection.offsets))
     last = Work()
     for number, work in enumerate(_packed(slices, wanted.split_size, _opening_cost(wanted))):
         if number:

@@ -159,6 +159,11 @@ class _Join:
         """Return a column of the transactions of all listed partitions, or of some."""
         return column_at(self._coordinators.transactions, name, self._listed["transaction"][rows])
 
+    def _epochs_and_outcomes(self, markers: IntArray) -> tuple[Column, Column, Column]:
+        """Return the epochs of some markers, those of the data that they ended, and their outcomes."""
+        own, of_data = (column_at(self._markers, name, markers) for name in ("marker_epoch", "data_epoch"))
+        return own, of_data, column_at(self._markers, "outcome", markers)
+
     def _unique_groups(self) -> BoolArray:
         """Return which groups have exactly one transaction that no other one can be mistaken for."""
         groups = self._groups
@@ -179,8 +184,7 @@ class _Join:
         rows = row_of_group[self._groups.of_markers]
         markers = np.flatnonzero(rows != NONE)
         rows = rows[markers]
-        names = ("marker_epoch", "data_epoch", "outcome")
-        own, of_data, outcomes = (column_at(self._markers, name, markers) for name in names)
+        own, of_data, outcomes = self._epochs_and_outcomes(markers)
         by_operator = may_be_by_operator(own, of_data, outcomes) & (self._column("transaction_version", rows) >= TV2)
         self.roles[markers[by_operator]] = MarkerRole.BY_OPERATOR
         markers, rows = markers[~by_operator], rows[~by_operator]
@@ -200,8 +204,7 @@ class _Join:
 
         With version 2 the data of the next transaction has the epoch of the marker.
         """
-        names = ("marker_epoch", "data_epoch", "outcome")
-        own, of_data, outcomes = (column_at(self._markers, name, markers) for name in names)
+        own, of_data, outcomes = self._epochs_and_outcomes(markers)
         is_next = (of_data == own) & (of_data != MAX_PRODUCER_EPOCH)
         is_next &= self._column("transaction_version", rows) >= TV2
         of_next: BoolArray = is_next & (outcomes != self._outcomes[rows])
@@ -228,9 +231,9 @@ class _Join:
 
     def _sent(self, markers: IntArray) -> GroupMarkers:
         is_empty = column_at(self._markers, "first_offset", markers) == NONE
-        names = ("marker_timestamp", "outcome", "coordinator_epoch")
-        times, outcomes, epochs = (column_at(self._markers, name, markers) for name in names)
-        own, of_data = (column_at(self._markers, name, markers) for name in ("marker_epoch", "data_epoch"))
+        own, of_data, outcomes = self._epochs_and_outcomes(markers)
+        names = ("marker_timestamp", "coordinator_epoch")
+        times, epochs = (column_at(self._markers, name, markers) for name in names)
         return GroupMarkers(times, outcomes, epochs, is_empty, may_be_by_operator(own, of_data, outcomes))
 
     def _align(self, rows: IntArray, markers: IntArray, decided: GroupEnds, sent: GroupMarkers) -> None:
