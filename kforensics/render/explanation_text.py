@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -33,13 +34,14 @@ from kforensics.render.screen import Line
 # Characters shown of a key or value.
 MAX_PAYLOAD_CHARACTERS = 60
 # Transactions listed for a transactional id, and partitions named for each of their states.
+LAST_TRANSACTIONS, NAMED_PARTITIONS = 3, 5
 NO_NAMES: Mapping[int, str] = MappingProxyType({})
 NO_BEGINS: Mapping[int, int] = MappingProxyType({})
-LAST_TRANSACTIONS, NAMED_PARTITIONS = 3, 5
 
 
 def offset_lines(story: OffsetStory) -> Iterator[str]:
     """Yield the status of an offset, which consumers receive it and why, and the evidence."""
+    shown = partial(_transaction, paths=story.paths, names=story.names, begins=story.begins)
     exactness = "" if story.exactness is Exactness.EXACT else f" ({story.exactness})"
     yield f"{partition_label(story.place, story.folder)}, offset {story.offset}: {story.status}{exactness}"
     yield f"  {_delivery(story)}: {printable(story.why)}"
@@ -49,12 +51,12 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
         yield f"  batch: {_batch(story.batch)}"
         yield f"         {_location(story.batch)}"
     if story.transaction is not None:
-        yield f"  transaction: {_transaction(story.transaction, story.paths, story.names, story.begins)}"
+        yield f"  transaction: {shown(story.transaction)}"
     yield from _index(story)
     if story.status is RecordStatus.HELD_BACK and story.bounds.blocking_transaction is not None:
-        yield f"  blocked by: {_transaction(story.bounds.blocking_transaction, story.paths, story.names, story.begins)}"
+        yield f"  blocked by: {shown(story.bounds.blocking_transaction)}"
     for transaction in story.overlapping_aborted:
-        yield f"  aborted data may have been here: {_transaction(transaction, story.paths, story.names, story.begins)}"
+        yield f"  aborted data may have been here: {shown(transaction)}"
     if story.snapshot is not None and story.batch is not None:
         yield f"  snapshot: {_snapshot(story.snapshot, story.batch.producer_id)}"
     for batch in story.same_sequence:

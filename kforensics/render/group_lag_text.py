@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
+from typing import Any
 
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent
 from kforensics.forensics.core.formatting import format_count
@@ -33,21 +35,21 @@ def lag_lines(events: Iterable[GroupEvent], screen: Screen) -> Iterator[str]:
         events: the events of the group.
         screen: where they are shown.
     """
-    lags = [event for event in events if event.lag is not None]
+    lags = [(event, event.lag) for event in events if event.lag is not None]
     if not lags:
         return
     limit = screen.shown(LISTED)
-    ranked = sorted(lags, key=lambda event: (event.why is None, -((event.lag or {}).get("lag") or 0)))[:limit]
+    ranked = sorted(lags, key=lambda each: (each[0].why is None, -(each[1]["lag"] or 0)))[:limit]
     table = FittedTable(COLUMNS, screen)
-    yield from table.lines(map(_cells, ranked))
+    yield from table.lines(starmap(_cells, ranked))
     if len(ranked) < len(lags):
         yield f"  … and {format_count(len(lags) - len(ranked), 'more partition')}"
         yield from screen.rest("--all")
-    if any((event.lag or {}).get("high_watermark_source") == "log end" for event in ranked):
+    if any(lag["high_watermark_source"] == "log end" for _, lag in ranked):
         yield Line("  (end): no checkpoint has the high watermark, so the log end is used", hang=4)
-    for event in ranked:
+    for event, lag in ranked:
         # An offset beyond the log end is shown as out of range.
-        if event.why is not None and ((event.lag or {})["lag"] or 0) >= 0:
+        if event.why is not None and (lag["lag"] or 0) >= 0:
             yield Line(f"  {_name(event)} at {event.last}: {printable(event.why)}", hang=4)
     if table.dropped:
         yield f"columns left out to fit the width: {', '.join(table.dropped)}"
@@ -59,8 +61,7 @@ def _name(event: GroupEvent) -> str:
     return f"{printable(topic)}-{partition}"
 
 
-def _cells(event: GroupEvent) -> tuple[str, ...]:
-    lag = event.lag or {}
+def _cells(event: GroupEvent, lag: Mapping[str, Any]) -> tuple[str, ...]:
     watermark = "(end)" if lag["high_watermark_source"] == "log end" else _number(lag["high_watermark"])
     offsets = (_number(lag[name]) for name in ("log_start_offset", "last_stable_offset"))
     ends = (watermark, _number(lag["log_end_offset"]))

@@ -226,8 +226,8 @@ class _PartOfCluster:
         listed, owed = self._listed, np.zeros(len(self._listed), bool)
         order = np.argsort(listed["partition"], kind="stable")
         in_order, decided = listed["partition"][order], self._transactions
-        # No marker is -1, which indexes the NEVER at the end.
         best = {replica.place for replica in self._join.by_partition.values()}
+        # No marker is -1, which indexes the NEVER at the end.
         offsets = np.append(self._markers["marker_offset"], NEVER)
         for replica in (log.markers for log in self._logs if log.markers and len(log.markers.open_transactions)):
             number = self._cluster.supplied_partitions[replica.name]

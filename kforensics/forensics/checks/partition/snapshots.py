@@ -283,8 +283,9 @@ class _ComparedSnapshot:
         If all its producers had expired, it does not read the log again, although markers are gone whose transactions
         are open again. Rule: ``UnifiedLog.rebuildProducerState``.
         """
-        has_followers = self._state.partition.topic_id not in self._state.rules.unreplicated_topics
-        return self._is_empty and has_followers and self._offset in self._state.log.epochs["first_offset"]
+        if not self._is_empty or self._state.partition.topic_id in self._state.rules.unreplicated_topics:
+            return False
+        return self._offset in self._state.log.epochs["first_offset"]
 
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]
