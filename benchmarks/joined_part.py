@@ -9,11 +9,11 @@ import argparse
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.scale.usage import peak_bytes
 from kforensics.forensics.audit.joined_parts import join_part
 from kforensics.forensics.audit.producer_parts import CHUNK, Order, ProducerRows, ProducersOf
 from kforensics.forensics.coordinators.coordinator_records import State
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Join, and print what that took."""
     options = _options(arguments)
     pa.array([0])  # loaded before, as in a worker of Spark
-    before, began = _peak(), time.process_time()
+    before, began = peak_bytes(), time.process_time()
     count, digest, kept = options.transactions, hashlib.sha256(), 0
     rules = Rules(_START + (count + 100_000) * _STEP_MS)
     for part in join_part(input_logs(count, options.version), input_rows(count, options.version), rules):
         kept += len(part.transactions)
         for batch in part.rows.record_batches() if part.rows else ():
             digest.update(batch.serialize())
-    peak = _peak()
+    peak = peak_bytes()
     print(
         f"{count:,} transactions of version {options.version}: peak {peak / 1e6:.0f} MB, {before / 1e6:.0f} MB of it "
         f"before; {(peak - before) / count:.0f} bytes per transaction; {time.process_time() - began:.1f} CPU seconds; "
@@ -67,13 +67,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--version", type=int, default=1, choices=(1, 2), help="transaction version; default: %(default)s"
     )
     return parser.parse_args(arguments)
-
-
-def _peak() -> int:
-    """Return the most memory that this process held, in bytes (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (peak,) = (int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    return peak * 1024
 
 
 def input_logs(count: int, version: int) -> list[ProducersOf]:

@@ -220,8 +220,7 @@ class Node:
     def write_config(self) -> None:
         """Write ``server.properties``."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key}={value}\n" for key, value in self.config.items()]
-        self.config_file.write_text("".join(lines), encoding="utf-8")
+        write_properties(self.config_file, self.config)
 
     def start(self, *, wait: bool = True) -> None:
         """Start the broker with the configuration as it is now."""
@@ -343,3 +342,9 @@ def running(cluster: Cluster) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.kill()
+
+
+def write_properties(path: Path, settings: Mapping[str, object]) -> Path:
+    """Write settings as a properties file."""
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    return path

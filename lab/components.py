@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from lab.broker import JavaProcess, free_port
+from lab.broker import JavaProcess, free_port, write_properties
 from lab.driver import CLIENT_VERSION, compile_java
 from lab.errors import LabError
 from lab.jars import Artifact, fetch
@@ -261,12 +261,6 @@ def wait_until(what: str, condition: Callable[[], bool], seconds: float = _WAIT_
         if time.monotonic() > deadline:
             raise LabError(f"It did not happen within {seconds:.0f} s that {what}.")
         time.sleep(0.2)
-
-
-def write_properties(path: Path, settings: Mapping[str, str]) -> Path:
-    """Write settings as a properties file."""
-    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-    return path
 
 
 def _compiled(name: str, jars: Path) -> Path:

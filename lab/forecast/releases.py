@@ -7,16 +7,15 @@ not know the metadata version, or a version of a record.
 import json
 import shutil
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from queue import SimpleQueue
 from typing import Any
 
 from lab.broker import make_cluster, running
 from lab.driver import driving, records
-from lab.forecast.bases import CONFIG, DATA, RETENTION, Base, pack, unpack
+from lab.forecast.bases import CONFIG, DATA, RETENTION, Base, pack
 from lab.forecast.start import Slot, run
 from lab.progress import say
 from lab.scenario import workspace, write_json
@@ -66,19 +65,17 @@ def main() -> int:
     for number in range(_BROKERS):
         slots.put(Slot(workspace(f"forecast-release-{number}")))
     results: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    missing = [(each, release) for each, release in _pairs() if release not in results.get(each.base.name, {})]
+    missing = [
+        (each, release)
+        for each, release in product(WRITTEN, STARTED_BY)
+        if release not in results.get(each.base.name, {})
+    ]
     with ThreadPoolExecutor(_BROKERS) as pool:
         for written, release, result in pool.map(lambda pair: _started(pair[0], pair[1], slots), missing):
             results.setdefault(written.base.name, {})[release] = result
             say(f"{written.base.name} by {release}: {result['outcome']}")
             write_json(RESULTS, results)
     return 0
-
-
-def _pairs() -> Iterator[tuple[Written, str]]:
-    for written in WRITTEN:
-        for release in STARTED_BY:
-            yield written, release
 
 
 def _write(written: Written) -> None:
@@ -102,21 +99,13 @@ def _write(written: Written) -> None:
 def _started(written: Written, release: str, slots: "SimpleQueue[Slot]") -> tuple[Written, str, dict[str, Any]]:
     slot = slots.get()
     try:
-        shutil.rmtree(slot.folder, ignore_errors=True)
-        slot.folder.mkdir(parents=True)
-        unpack(written.base, slot.folder)
-        data = slot.folder / "broker-1"
-        (slot.folder / "data").rename(data)
+        data = slot.unpack(written.base)
         started = Base(release, written.base.state)
-        result = run(slot.node(started), started, data, _files(data))
+        result = run(slot.node(started), started, data, {})
     finally:
         slots.put(slot)
     files = {name: kind for name, kind in result["files"].items() if name.endswith(_FILES)}
     return written, release, {**{name: result[name] for name in _KEPT if name in result}, "files": files}
-
-
-def _files(data: Path) -> dict[str, str]:
-    return {path.relative_to(data).as_posix(): "" for path in data.rglob("*")}
 
 
 if __name__ == "__main__":

@@ -40,6 +40,13 @@ class Slot:
     folder: Path
     _node: Node | None = None
 
+    def unpack(self, base: Base) -> Path:
+        """Replace what the slot has by log directories; returns the folder that has them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        unpack(base, self.folder)
+        return (self.folder / "data").rename(self.folder / "broker-1")
+
     def node(self, base: Base, node_id: int = 1, config: Mapping[str, str] | None = None) -> Node:
         """The broker of the next start, the only one of its cluster.
 
@@ -62,11 +69,7 @@ class Slot:
 
 def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     """Doctor a copy, start a broker on it, stop it, and return what came of it."""
-    shutil.rmtree(slot.folder, ignore_errors=True)
-    slot.folder.mkdir(parents=True)
-    unpack(base, slot.folder)
-    data = slot.folder / "broker-1"
-    (slot.folder / "data").rename(data)
+    data = slot.unpack(base)
     undoctored = _listing(data)
     case.doctor(data)
     return run(slot.node(base), base, data, undoctored)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from lab.broker import Cluster, JavaProcess, make_cluster, running
+from lab.broker import Cluster, JavaProcess, make_cluster, running, write_properties
 from lab.components import mirror_jars
 from lab.driver import Driver, driving, records
 from lab.errors import DriverError, LabError
@@ -135,8 +135,7 @@ def _mirroring(source: Cluster, target: Cluster, topics: str, flush_ms: int) -> 
         "source->target.topics": topics,
         "offset.flush.interval.ms": flush_ms,
     }
-    properties = folder / f"mirror-maker-{flush_ms}.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
+    properties = write_properties(folder / f"mirror-maker-{flush_ms}.properties", settings)
     maker = JavaProcess(mirror_jars(), folder / f"mirror-maker-{flush_ms}.out")
     maker.start("org.apache.kafka.connect.mirror.MirrorMaker", str(properties))
     return maker
