@@ -13,10 +13,12 @@ import signal
 import subprocess  # nosec B404  # it asks Spark's Python for the package
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Lock, Thread
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from kforensics.errors import EngineError, MissingExtraError, UsageError, install_line
@@ -70,6 +72,8 @@ ALWAYS = re.compile(rb"^WARNING: Using incubator modules: .*\n", re.MULTILINE)
 STDERR = 2
 # Time to read the remaining output of a Java process that has ended.
 SECONDS = 2.0
+# Seconds to wait until cancelled tasks have ended, and between looks at them; Spark ends their Python after two.
+LONGEST_WAIT, POLL_INTERVAL = 20.0, 0.05
 
 
 class StartupOutput:
@@ -77,6 +81,7 @@ class StartupOutput:
 
     def __init__(self) -> None:
         self._heard: bytes | None = b""
+        self._is_ending = False
         self._lock = Lock()
 
     @contextmanager
@@ -88,6 +93,10 @@ class StartupOutput:
         log = f"-Dlog4j2.configurationFile={SETTINGS.as_uri()}"
         with options_first(log), self._listening():
             yield
+
+    def end(self) -> None:
+        """Discard what follows: a command that ends early causes errors in Spark's Python, which prints them."""
+        self._is_ending = True
 
     def text(self) -> str:
         """Return the output that was not passed on."""
@@ -117,6 +126,8 @@ class StartupOutput:
         """Read until all writers are gone: keep the output until Spark has started, then pass it on immediately."""
         while output := os.read(source, 1 << 16):
             with self._lock:
+                if self._is_ending:
+                    continue
                 if self._heard is None:
                     os.write(target, output)
                 else:
@@ -134,6 +145,8 @@ def _has_settings() -> bool:
     return any(folder.glob("log4j2*"))
 
 
+# Signals that end a command.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark's property for the Python of workers.
 PYTHON = "spark.pyspark.python"
 DESCRIPTION = "spark.job.description"
@@ -180,12 +193,13 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     remarks = StartupOutput()
     # The Java of a cluster may run for hours and is not ours.
     java = options_first(QUICK_COMPILE) if given.get("spark.master", "local").startswith("local") else nullcontext()
-    with answering("Spark does not start", remarks.text), java, remarks.held(), _interruptible():
+    with answering("Spark does not start", remarks.text), java, remarks.held(), _own_handlers():
         started = builder.getOrCreate()
     if _is_submitted_without_settings(given):
         started.sparkContext.setLogLevel("ERROR")
     try:
-        yield started
+        with _cancelling_jobs(started, remarks):
+            yield started
     finally:
         started.stop()
 
@@ -234,16 +248,61 @@ def check_workers(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Restore Ctrl-C: KeyboardInterrupt leaves the context of the session, which ends its jobs.
-
-    Spark's own handler asks Java to cancel jobs in the middle of another call, and logs how that fails.
-    """
+def _own_handlers() -> Iterator[None]:
+    """Keep the handler of Ctrl-C: that of Spark cancels jobs in the middle of another call, and logs how that fails."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, before)
     logging.getLogger().addHandler(logging.NullHandler())
+
+
+@contextmanager
+def _cancelling_jobs(spark: SparkSession, output: StartupOutput) -> Iterator[None]:
+    """Cancel the jobs of a session if a signal arrives, before its handler ends the block.
+
+    PySpark waits for the end of a job whose result it was reading, however the reading ended.
+    """
+    context = context_of(spark)
+    if context is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {int(number): handler for number in ENDING if callable(handler := signal.getsignal(number))}
+
+    def cancel_jobs(number: int, frame: FrameType | None) -> None:
+        output.end()
+        _call_java(context.cancelAllJobs)
+        handlers[number](number, frame)
+
+    for number in handlers:
+        signal.signal(number, cancel_jobs)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _call_java(function: Callable[[], object]) -> Thread:
+    """Start a function that calls Java, while the main thread may be in the middle of another call.
+
+    A thread has a connection of its own. Java may have ended by now, so errors are ignored.
+    """
+
+    def call() -> None:
+        with suppress(Exception):
+            function()
+
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+def _wait_for_tasks(context: SparkContext) -> None:
+    """Return when no task is running."""
+    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001  # PySpark's own has no executors
+    while any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
+        time.sleep(POLL_INTERVAL)
 
 
 def _check_java() -> None:
@@ -268,6 +327,7 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
         output: returns the output of Java, in case it exits before it raises anything.
 
     Raises:
+        KeyboardInterrupt: a signal ended the block, and Spark raised something else after it.
         UsageError: a task raised it: a folder that it writes to is full, for example.
         EngineError: Spark raised something else.
     """
@@ -277,11 +337,20 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
+        if _is_interrupted(error):
+            raise KeyboardInterrupt from error
         text = str(error)
         if refused := REFUSED.search(text):
             raise UsageError(refused[1]) from error
         reason = _reason((output() if NO_GATEWAY in text else "") or text)
         raise EngineError(f"{failure}: {reason}; see Spark's logs") from error
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether an exception is KeyboardInterrupt, or was raised while one was handled."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _reason(text: str) -> str:
@@ -300,6 +369,9 @@ def _reason(text: str) -> str:
 def described(spark: SparkSession, work: str) -> Iterator[None]:
     """Give the jobs of the context a description, which Spark's UI shows instead of a line of code.
 
+    If a signal ends the context, wait until the tasks of cancelled jobs have ended too: they may be writing a store
+    that is about to be deleted.
+
     Args:
         spark: the session.
         work: what the jobs do.
@@ -312,6 +384,10 @@ def described(spark: SparkSession, work: str) -> Iterator[None]:
     context.setLocalProperty(DESCRIPTION, f"kforensics: {work}")
     try:
         yield
+    except BaseException as error:
+        if _is_interrupted(error):
+            _call_java(lambda: _wait_for_tasks(context)).join(LONGEST_WAIT)
+        raise
     finally:
         context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 

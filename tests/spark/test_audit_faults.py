@@ -414,8 +414,15 @@ def test_a_master_that_is_none_is_a_sentence() -> None:
 
 
 @pytest.mark.spark
-def test_an_interrupted_audit_leaves_nothing_and_says_nothing(tmp_path: Path) -> None:
-    """Ctrl-C, which a terminal sends to all processes, once the tasks may write."""
+@pytest.mark.parametrize(
+    ("files", "number"),
+    [("*", signal.SIGINT), ("*.part/_plan/*", signal.SIGTERM), ("*.part/_finished/*/*", signal.SIGINT)],
+    ids=["Ctrl-C while folders are listed", "SIGTERM when the plan exists", "Ctrl-C when a task has finished"],
+)
+def test_an_interrupted_audit_leaves_nothing_and_says_nothing(
+    tmp_path: Path, files: str, number: signal.Signals
+) -> None:
+    """Ctrl-C, which a terminal sends to all processes, or the signal that a service manager sends to one."""
     words = [*ON_SPARK, "--master", "local[1]", "--output", str(tmp_path / "store"), str(SAMPLES)]
     audit = subprocess.Popen(
         [sys.executable, "-m", "kforensics", *words],
@@ -425,9 +432,9 @@ def test_an_interrupted_audit_leaves_nothing_and_says_nothing(tmp_path: Path) ->
         start_new_session=True,
     )
     until = time.monotonic() + 240
-    while not list(tmp_path.iterdir()) and audit.poll() is None and time.monotonic() < until:
+    while not list(tmp_path.glob(files)) and audit.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
-    os.killpg(audit.pid, signal.SIGINT)
+    (os.killpg if number == signal.SIGINT else os.kill)(audit.pid, number)
     streams = audit.communicate(timeout=240)
-    assert (audit.returncode, streams) == (130, (b"", b""))
+    assert (audit.returncode, streams) == (128 + number, (b"", b""))
     assert not list(tmp_path.iterdir())
