@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
     has_unreadable_state,
@@ -100,7 +100,8 @@ def _has_all_markers(
 ) -> BoolArray:
     """Return which transactions cannot be one that was decided after the data partition was copied.
 
-    A decision from before the marker that precedes the data does not matter.
+    A decision from before the marker that precedes the data does not matter. The cleaner may have removed decisions
+    from before the last record of an id.
     """
     markers, rules = cluster.marker_join.by_partition[partition], cluster.rules
     decided = cluster.coordinators.transactions
@@ -115,8 +116,18 @@ def _has_all_markers(
     latest = np.full(len(open_transactions), NO_TIME, "i8")
     for number, producer_id in enumerate(open_transactions["producer_id"].tolist()):
         latest[number] = owed["decided"][owed["producer_id"] == producer_id].max(initial=NO_TIME)
-    has_all: BoolArray = is_listed & ((latest == NO_TIME) | (latest < since))
+    start = cluster.coordinators.coverage_start[last["coordinator"]]
+    appended = _earlier_markers(markers.markers, open_transactions["first_offset"]) - rules.clock_skew_ms
+    is_covered = is_newer | last["history_complete"] | (start == ALWAYS) | (start <= appended)
+    has_all: BoolArray = is_listed & is_covered & ((latest == NO_TIME) | (latest < since))
     return has_all
+
+
+def _earlier_markers(markers: StructRows, offsets: IntArray) -> IntArray:
+    """Return the times of the last markers before offsets, 0 if there is none."""
+    rows = np.searchsorted(markers["marker_offset"], offsets)
+    times: IntArray = np.append(0, markers["marker_timestamp"])[rows]
+    return times
 
 
 def _times_of_markers(markers: StructRows, offsets: IntArray) -> IntArray:

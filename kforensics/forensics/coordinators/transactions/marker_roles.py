@@ -86,7 +86,8 @@ def _decision_covered(
     rows = coordinators.ids[ids]
     times = markers["marker_timestamp"]
     start = coordinators.coverage_start[rows["coordinator"]]
-    since = rows["history_complete"] | ((start != ALWAYS) & (times >= start + skew_ms)) | (start == ALWAYS)
+    # Not start + skew_ms, which is before all times if start is NEVER.
+    since = rows["history_complete"] | (times - skew_ms >= start) | (start == ALWAYS)
     covered: BoolArray = since & ~may_follow_history(coordinators, rows["coordinator"], times, skew_ms)
     return covered
 

@@ -19,7 +19,7 @@ from tests.forensics.coordinators.doctored import (
     sent_to,
     taken,
 )
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge
 from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
@@ -93,6 +93,16 @@ def test_an_abort_by_an_operator_is_no_marker_of_a_coordinator(tmp_path: Path) -
 def test_a_list_of_partitions_that_the_cleaner_took(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, {0: "a CompleteCommit 1 0 t 20000", 20: LATER[2:]}, first_dirty=20)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="q")
+    assert codes_in(cluster_under(tmp_path)) == {}
+
+
+def test_a_decision_may_be_missing_anywhere_in_a_coordinator_log_with_damage(tmp_path: Path) -> None:
+    """Seen on 3.9.1 with preallocated segments, whose zeros follow the log of a running broker."""
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 3 C 0 @1 {at(30_000)}", topic="p")
+    folder = forge_coordinator(tmp_path, {5: f"a Empty 1 5 t 20000{LATER}"})
+    assert codes_in(cluster_under(tmp_path)).keys() == {"marker-partition-unlisted"}
+    with file_of(folder).open("ab") as log:
+        log.write(bytes(1000))
     assert codes_in(cluster_under(tmp_path)) == {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,10 +157,12 @@ LATE = f"D 7 0 0-0 @0-0 T {at(2)}; M 7 0 C 0 @1 {at(4)}; D 7 0 1-1 @2-2 T {at(20
 LATER = f"; D 8 0 0-0 @3-3 T {at(21_000)}; M 8 0 C 0 @4 {at(30_000)}"
 
 
-def hanging_copy(folder: Path, log: str, coordinator: str, *, is_stopped: bool) -> list[Exactness]:
+def hanging_copy(
+    folder: Path, log: str, coordinator: str | dict[int, str], *, is_stopped: bool, **options: Any
+) -> list[Exactness]:
     """Return the certainty of the hanging transactions, half a minute after the last write."""
     forge(folder, log, clean_shutdown=is_stopped)
-    forge_coordinator(folder, coordinator, clean_shutdown=is_stopped)
+    forge_coordinator(folder, coordinator, clean_shutdown=is_stopped, **options)
     found = found_in(cluster_under(folder, as_of_ms=NOW + 60_000))
     return [one.finding.exactness for one in found if one.finding.code.name == "txn-hanging"]
 
@@ -185,6 +188,17 @@ def test_a_copy_of_the_data_from_before_the_end_of_its_transaction(tmp_path: Pat
     assert hanging_copy(tmp_path / "1", LATE, ENDED + ongoing, is_stopped=False) == []
     ended = f"{ongoing}; a PrepareCommit 7 0 {{t-0}} t 50000; a CompleteCommit 7 0 t 50010"
     assert hanging_copy(tmp_path / "2", LATE + LATER, ENDED + ended, is_stopped=False) == []
+
+
+@pytest.mark.parametrize(("known_from", "expected"), [(20_000, [Exactness.EXACT]), (39_000, [])])
+def test_a_cleaner_took_the_end_of_a_transaction_from_the_log_of_its_coordinator(
+    tmp_path: Path, known_from: int, expected: list[Exactness]
+) -> None:
+    """Seen on 3.9.1: the partition was copied before the marker was written, and the decision was cleaned since."""
+    kept = f"b Empty 8 0 t {known_from}; a Empty 7 2 t 40000; b Empty 8 1 t 60000"
+    data = f"M 7 0 C 0 @0 {at(4)}; M 8 0 C 0 @1 {at(30_000)}; D 7 0 1-1 @2-2 T {at(31_000)}; M 9 0 C 0 @3 {at(32_000)}"
+    coordinator = {0: "c Empty 9 0 t 1", 20: kept}
+    assert hanging_copy(tmp_path, data, coordinator, is_stopped=False, first_dirty=20) == expected
 
 
 def test_its_own_timeout_counts_before_its_coordinator_is_known_to_be_as_new(tmp_path: Path) -> None:
