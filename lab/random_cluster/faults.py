@@ -1,5 +1,6 @@
 """What happens to brokers: kills, stops, rolling restarts and upgrades, elections, moved replicas, other settings."""
 
+import shutil
 import time
 from collections.abc import Callable
 from random import Random
@@ -17,6 +18,8 @@ _ELECTION_SECONDS = 25
 _SESSION_SECONDS = 8
 # Levels of 4.0 (4.0-IV3) and 4.2; a broker refuses those that it does not know.
 _METADATA_VERSIONS = (25, 29)
+# What stays on a disk that is replaced: the operator formats it with the same ids.
+_OF_THE_NODE = ("meta.properties", "bootstrap.checkpoint")
 _SETTINGS: list[tuple[str, str | None]] = [
     ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
     ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
@@ -53,6 +56,7 @@ class Faults:
             kinds += [(late.write, 3), (late.commit_offsets, 1), (late.abort, 3), (late.terminate, 2)]
         if self._plan.brokers > 1:
             kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
+            kinds += [(self._replace_disk, 2)]
         if len(self._plan.log_dirs) > 1:
             kinds += [(self._move, 4)]
         if self._plan.upgrade is not None and not self._is_upgraded:
@@ -125,6 +129,21 @@ class Faults:
             self._log.note(f"FAULT kill -9 broker {node.node_id} while it moves {topic}")
             node.kill()
             self.start(node)
+
+    def _replace_disk(self) -> None:
+        """Start a broker with an empty disk, as after it was replaced: it fetches everything from the others."""
+        node = self._chance.choice(self._cluster.nodes)
+        folder = node.data / self._chance.choice(self._plan.log_dirs)
+        self._log.note(f"FAULT stop broker {node.node_id} and replace {folder.name}")
+        node.stop()
+        for path in folder.iterdir():
+            if path.name.startswith("__cluster_metadata"):
+                continue  # a voter must not forget how it voted
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in _OF_THE_NODE:
+                path.unlink()
+        self.start(node)
 
     def _prefer(self) -> None:
         for name, topic in (self._driver_topics() or {}).items():

@@ -14,6 +14,8 @@ from lab.random_cluster.plan import Plan
 
 _IMPATIENT = {"request.timeout.ms": "4000", "delivery.timeout.ms": "12000", "max.block.ms": "12000", "linger.ms": "100"}
 _TIMEOUTS = ("3000", "6000", "15000", "900000")
+# Milliseconds between the clock and the times of events, which clients may set.
+_EVENT_TIMES = (-400 * 86_400_000, -3 * 3_600_000, -60_000, 50 * 60_000)
 _GROUPS = ("readers", "movers", "static")
 
 
@@ -154,7 +156,9 @@ class Load:
         self._count += 1
         tombstone = topic in ("compact", "both") and self._chance.random() < 0.1
         value = f"{self._number} {self._count} ".ljust(self._chance.choice((15, 60, 400)), ".")
-        return record(f"k{self._chance.randrange(25)}", None if tombstone else value)
+        is_event = topic in ("growing", "plain") and self._chance.random() < 0.1
+        timestamp = int(time.time() * 1000) + self._chance.choice(_EVENT_TIMES) if is_event else None
+        return record(f"k{self._chance.randrange(25)}", None if tombstone else value, timestamp)
 
     def _give_up(self, client: Client) -> None:
         """After an error some abort as they should, others vanish."""
