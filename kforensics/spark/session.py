@@ -5,23 +5,19 @@ The start-up output of the driver stays out of standard error, unless the user c
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
-import signal
 import subprocess  # nosec B404  # it asks Spark's Python for the package
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock, Thread
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kforensics.errors import EngineError, MissingExtraError, UsageError, install_line
+from kforensics.spark.interrupts import cancelling_jobs, is_interrupted, own_handlers, wait_for_tasks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -72,8 +68,6 @@ ALWAYS = re.compile(rb"^WARNING: Using incubator modules: .*\n", re.MULTILINE)
 STDERR = 2
 # Time to read the remaining output of a Java process that has ended.
 SECONDS = 2.0
-# Seconds to wait until cancelled tasks have ended, and between looks at them; Spark ends their Python after two.
-LONGEST_WAIT, POLL_INTERVAL = 20.0, 0.05
 
 
 class StartupOutput:
@@ -145,8 +139,6 @@ def _has_settings() -> bool:
     return any(folder.glob("log4j2*"))
 
 
-# Signals that end a command.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark's property for the Python of workers.
 PYTHON = "spark.pyspark.python"
 DESCRIPTION = "spark.job.description"
@@ -193,12 +185,12 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     remarks = StartupOutput()
     # The Java of a cluster may run for hours and is not ours.
     java = options_first(QUICK_COMPILE) if given.get("spark.master", "local").startswith("local") else nullcontext()
-    with answering("Spark does not start", remarks.text), java, remarks.held(), _own_handlers():
+    with answering("Spark does not start", remarks.text), java, remarks.held(), own_handlers():
         started = builder.getOrCreate()
     if _is_submitted_without_settings(given):
         started.sparkContext.setLogLevel("ERROR")
     try:
-        with _cancelling_jobs(started, remarks):
+        with cancelling_jobs(context_of(started), remarks.end):
             yield started
     finally:
         started.stop()
@@ -247,64 +239,6 @@ def check_workers(spark: SparkSession) -> None:
         )
 
 
-@contextmanager
-def _own_handlers() -> Iterator[None]:
-    """Keep the handler of Ctrl-C: that of Spark cancels jobs in the middle of another call, and logs how that fails."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, before)
-    logging.getLogger().addHandler(logging.NullHandler())
-
-
-@contextmanager
-def _cancelling_jobs(spark: SparkSession, output: StartupOutput) -> Iterator[None]:
-    """Cancel the jobs of a session if a signal arrives, before its handler ends the block.
-
-    PySpark waits for the end of a job whose result it was reading, however the reading ended.
-    """
-    context = context_of(spark)
-    if context is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handlers = {int(number): handler for number in ENDING if callable(handler := signal.getsignal(number))}
-
-    def cancel_jobs(number: int, frame: FrameType | None) -> None:
-        output.end()
-        _call_java(context.cancelAllJobs)
-        handlers[number](number, frame)
-
-    for number in handlers:
-        signal.signal(number, cancel_jobs)
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _call_java(function: Callable[[], object]) -> Thread:
-    """Start a function that calls Java, while the main thread may be in the middle of another call.
-
-    A thread has a connection of its own. Java may have ended by now, so errors are ignored.
-    """
-
-    def call() -> None:
-        with suppress(Exception):
-            function()
-
-    thread = Thread(target=call, daemon=True)
-    thread.start()
-    return thread
-
-
-def _wait_for_tasks(context: SparkContext) -> None:
-    """Return when no task is running."""
-    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001  # PySpark's own has no executors
-    while any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
-        time.sleep(POLL_INTERVAL)
-
-
 def _check_java() -> None:
     """Check that there is a Java runtime, unless ``spark-submit`` or a remote server provides one.
 
@@ -337,20 +271,13 @@ def answering(failure: str, output: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        if _is_interrupted(error):
+        if is_interrupted(error):
             raise KeyboardInterrupt from error
         text = str(error)
         if refused := REFUSED.search(text):
             raise UsageError(refused[1]) from error
         reason = _reason((output() if NO_GATEWAY in text else "") or text)
         raise EngineError(f"{failure}: {reason}; see Spark's logs") from error
-
-
-def _is_interrupted(error: BaseException | None) -> bool:
-    """Return whether an exception is KeyboardInterrupt, or was raised while one was handled."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
 
 
 def _reason(text: str) -> str:
@@ -385,8 +312,8 @@ def described(spark: SparkSession, work: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if _is_interrupted(error):
-            _call_java(lambda: _wait_for_tasks(context)).join(LONGEST_WAIT)
+        if is_interrupted(error):
+            wait_for_tasks(context)
         raise
     finally:
         context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
