@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
     has_unreadable_state,
@@ -24,6 +24,7 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
+from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
@@ -116,18 +117,10 @@ def _has_all_markers(
     latest = np.full(len(open_transactions), NO_TIME, "i8")
     for number, producer_id in enumerate(open_transactions["producer_id"].tolist()):
         latest[number] = owed["decided"][owed["producer_id"] == producer_id].max(initial=NO_TIME)
-    start = cluster.coordinators.coverage_start[last["coordinator"]]
-    appended = _earlier_markers(markers.markers, open_transactions["first_offset"]) - rules.clock_skew_ms
-    is_covered = is_newer | last["history_complete"] | (start == ALWAYS) | (start <= appended)
+    times = open_transactions["appended_after"]
+    is_covered = is_newer | decisions_covered(cluster.coordinators, last["coordinator"], times, rules.clock_skew_ms)
     has_all: BoolArray = is_listed & is_covered & ((latest == NO_TIME) | (latest < since))
     return has_all
-
-
-def _earlier_markers(markers: StructRows, offsets: IntArray) -> IntArray:
-    """Return the times of the last markers before offsets, 0 if there is none."""
-    rows = np.searchsorted(markers["marker_offset"], offsets)
-    times: IntArray = np.append(0, markers["marker_timestamp"])[rows]
-    return times
 
 
 def _times_of_markers(markers: StructRows, offsets: IntArray) -> IntArray:

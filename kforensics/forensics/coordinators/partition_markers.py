@@ -63,6 +63,7 @@ OPEN_TRANSACTION = np.dtype(
         ("idle_ms", "i8"),  # time since its last batch
         ("previous_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
         ("coordinator_epoch", "i4"),  # of that marker
+        ("appended_after", "i8"),  # time of the last marker, of any producer, before it; NO_TIME if there is none
         ("appended_by", "i8"),  # latest time at which its last batch can have been written, by the broker's clock
         ("precedes_damage", "?"),  # damaged bytes follow it, which may have been its marker
         ("segment", "i4"),
@@ -316,6 +317,8 @@ def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -
     evidence = hanging_evidence(state, transactions)
     rows["previous_marker"] = evidence["marker_offset"]
     rows["coordinator_epoch"] = evidence["coordinator_epoch"]
-    rows["appended_by"] = appended_by(state, transactions, markers["marker_offset"], markers["marker_timestamp"])
+    offsets, times = markers["marker_offset"], markers["marker_timestamp"]
+    rows["appended_after"] = np.append(NO_TIME, times)[np.searchsorted(offsets, transactions["first_offset"])]
+    rows["appended_by"] = appended_by(state, transactions, offsets, times)
     rows["precedes_damage"] = precedes_damage(state, transactions)
     return rows

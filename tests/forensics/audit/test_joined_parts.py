@@ -117,6 +117,21 @@ def test_data_that_a_later_commit_absorbed_on_two_replicas(tmp_path: Path, outco
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 
 
+def test_the_marker_of_another_producer_shows_since_when_a_transaction_hangs(tmp_path: Path) -> None:
+    """That marker is in order, and in another part than the transaction."""
+    other = "b Ongoing 8 0 {t-0} t 29980; b PrepareCommit 8 0 {t-0} t 29990; b CompleteCommit 8 0 t 30010"
+    kept = f"b Empty 8 0 t 20000; {other}; a Empty 7 2 t 40000; b Empty 8 1 t 60000"
+    forge_coordinator(tmp_path, {0: "c Empty 9 0 t 1", 20: kept}, clean_shutdown=False, first_dirty=20)
+    log = f"D 8 0 0-0 @0-0 T {at(29_985)}; M 8 0 C 0 @1 {at(30_000)}; D 7 0 1-1 @2-2 T {at(31_000)}"
+    forge(tmp_path, f"{log}; M 9 0 C 0 @3 {at(32_000)}", clean_shutdown=False)
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert [row for row in expected if "'txn-hanging'" in row and "'exact'" in row]
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
 def test_transactions_in_order_are_not_sent_on(tmp_path: Path) -> None:
     """Of a healthy cluster only those remain that a number of transactions refers to."""
     story(Random(1), version=2, length=400).forge(tmp_path)  # noqa: S311  # reproducible

@@ -15,7 +15,7 @@ from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["MarkerRole", "marker_roles", "may_follow_history"]
+__all__ = ["MarkerRole", "decisions_covered", "marker_roles", "may_follow_history"]
 
 
 class MarkerRole(IntEnum):
@@ -83,12 +83,23 @@ def _decision_covered(
     """Return whether the decision on each marker would be available; it was stored before the marker was sent."""
     if not len(coordinators.ids):
         return np.zeros(len(markers), bool)
-    rows = coordinators.ids[ids]
-    times = markers["marker_timestamp"]
-    start = coordinators.coverage_start[rows["coordinator"]]
+    numbers, times = coordinators.ids["coordinator"][ids], markers["marker_timestamp"]
+    is_covered = decisions_covered(coordinators, numbers, times, skew_ms)
+    return is_covered & ~may_follow_history(coordinators, numbers, times, skew_ms)
+
+
+def decisions_covered(coordinators: Coordinators, numbers: IntArray, times: IntArray, skew_ms: int) -> BoolArray:
+    """Return for which times the log of a coordinator lacks nothing that was decided from then on until its copy.
+
+    Args:
+        coordinators: the coordinators.
+        numbers: the number of one for each time.
+        times: times of markers.
+        skew_ms: maximum difference between the clocks of brokers.
+    """
+    start = coordinators.coverage_start[numbers]
     # Not start + skew_ms, which is before all times if start is NEVER.
-    since = rows["history_complete"] | (times - skew_ms >= start) | (start == ALWAYS)
-    covered: BoolArray = since & ~may_follow_history(coordinators, rows["coordinator"], times, skew_ms)
+    covered: BoolArray = (start == ALWAYS) | (start <= times - skew_ms)
     return covered
 
 
