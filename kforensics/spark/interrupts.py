@@ -12,13 +12,13 @@ from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from kforensics.render.output import ENDING
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 __all__ = ["cancelling_jobs", "is_interrupted", "own_handlers", "wait_for_tasks"]
 
-# Signals that end a command.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds to wait until cancelled tasks have ended, and between looks at them; Spark ends their Python after two.
 LONGEST_WAIT, POLL_INTERVAL = 20.0, 0.05
 
