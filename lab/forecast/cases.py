@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.damage.forge import batch, plain, record
+from lab.damage.forge import TIME, batch, plain, record
 
 Doctor = Callable[[Path], None]
 CHECKPOINTS = {
@@ -256,7 +256,41 @@ def _index_cases() -> Iterator[Case]:
     }.items():
         yield Case(name, doctor)
     yield Case("indexes-missing-unclean", _unclean(_remove_all("plain-0/*index")))
+    yield from _large_index_cases()
     yield Case("index-garbage-unclean", _unclean(_put("plain-0/*.index", _GARBAGE[:64], number=0)))
+
+
+def _large_index_cases() -> Iterator[Case]:
+    """Indexes that are larger than ``segment.index.bytes`` of their topic, which is 1024."""
+    active = "plain-0/*.index"
+    for name, doctor in {
+        "index-above-limit": _append(active, bytes(4096)),
+        "timeindex-above-limit": _append("plain-0/*.timeindex", bytes(1200)),
+        "indexes-at-limit": _chain(_put(active, bytes(1024)), _put("plain-0/*.timeindex", bytes(1020))),
+        "index-ragged-above-limit": _put(active, bytes(1030)),
+        "index-above-limit-of-older": _append(active, bytes(4096), number=0),
+        "index-above-limit-without-setting": _append("single-0/*.index", bytes(4096)),
+        "index-above-limit-of-stray": _chain(
+            _append(active, bytes(4096)), _copy("plain-0", f"plain-0.{_UUID}-stray"), _put(active, b"")
+        ),
+        "index-above-limit-of-deleted": _chain(
+            _append(active, bytes(4096)), _copy("plain-0", f"plain-0.{_UUID}-delete"), _put(active, b"")
+        ),
+    }.items():
+        yield Case(name, doctor)
+        yield Case(f"{name}-unclean", _unclean(doctor))
+    # Each second batch gets an entry: it has 84 bytes, and index.interval.bytes of the topic is 128.
+    for name, batches in {
+        "time-index-fills": [_of_one_record(18 + number, TIME + number) for number in range(171)],
+        "time-index-almost-fills": [_of_one_record(18 + number, TIME + number) for number in range(170)],
+        "index-fills": [_of_one_record(18 + number, TIME) for number in range(259)],
+        "index-almost-fills": [_of_one_record(18 + number, TIME) for number in range(258)],
+    }.items():
+        yield Case(f"{name}-unclean", _unclean(_put("plain-0/*.log", b"".join(batches))))
+
+
+def _of_one_record(base: int, time: int) -> bytes:
+    return batch(base, [record(0, None, bytes(16))], times=(time, time))
 
 
 def _log_cases(*, clean: bool) -> Iterator[Case]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from
+from kforensics.forensics.forecast.effects import Effect
 from kforensics.forensics.forecast.segment_files import is_version_ignored
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.control_records import control_fields
@@ -18,13 +19,13 @@ from kforensics.parsers.format.rows import Damage, Record
 from kforensics.parsers.log.log_rows import read_records
 from kforensics.parsers.state.indexes import TransactionIndexEntry, read_transaction_index
 
-__all__ = ["forgotten_aborts"]
+__all__ = ["visible_aborts"]
 
 ABORT = "ABORT"
 
 
-def forgotten_aborts(segments: Iterable[tuple[str, int]], release: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the aborted transactions that the index of their segment lacks: the index, first and last offset.
+def visible_aborts(segments: Iterable[tuple[str, int]], release: str) -> Iterator[Effect]:
+    """Yield for each transaction index that aborted transactions are not in it.
 
     A transaction whose first data is not in the log any more is left out, because it may have had none.
 
@@ -32,6 +33,16 @@ def forgotten_aborts(segments: Iterable[tuple[str, int]], release: str) -> Itera
         segments: each ``.log`` with the size up to which it is read, in order.
         release: the release whose rules count.
     """
+    by_index: dict[str, list[int]] = {}
+    for index, first in _forgotten(segments, release):
+        by_index.setdefault(index, []).append(first)
+    for index, firsts in by_index.items():
+        detail = f"{len(firsts)} aborted transactions are not in it: read_committed consumers get their records"
+        yield Effect("aborted-visible", detail, silent=True, offset=min(firsts), records=len(firsts), path=index)
+
+
+def _forgotten(segments: Iterable[tuple[str, int]], release: str) -> Iterator[tuple[str, int]]:
+    """Yield the index and the first offset of each aborted transaction that the index of its segment lacks."""
     open_since: dict[int, int] = {}
     for path, size in segments:
         index = f"{path.removesuffix('.log')}.txnindex"
@@ -39,7 +50,7 @@ def forgotten_aborts(segments: Iterable[tuple[str, int]], release: str) -> Itera
         known = _entries(index, release) if aborted else None
         for producer_id, first, last in aborted:
             if known is not None and (producer_id, last) not in known:
-                yield index, first, last
+                yield index, first
 
 
 def _aborted(path: str, size: int, open_since: dict[int, int]) -> Iterator[tuple[int, int, int]]:

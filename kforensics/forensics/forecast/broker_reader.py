@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kforensics.errors import KforensicsError
+from kforensics.forensics.forecast.index_limits import IndexLimits, RebuiltIndexes
 from kforensics.parsers.files.source import Window, open_source
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER
@@ -147,14 +148,21 @@ def _last_entry(index: str | None, base_offset: int) -> tuple[int, int]:
         return offset, max(lookup.position(offset), 0)
 
 
-def recover(log: str, base_offset: int) -> Recovered:
+def recover(log: str, base_offset: int, limits: IndexLimits) -> Recovered:
     """Return what a recovery keeps of a segment: the batches before the first that is not valid.
 
+    Args:
+        log: path of the ``.log``.
+        base_offset: base offset of the segment.
+        limits: settings of the topic for its indexes.
+
     Raises:
+        LoadRefusedError: the indexes become too large.
         WrongSegmentError: the broker cannot recover it.
         InputError: the log cannot be read.
     """
     end, following = 0, base_offset
+    indexes = RebuiltIndexes(log, limits)
     with open_source(log) as source:
         window = Window(source)
         try:
@@ -163,6 +171,7 @@ def recover(log: str, base_offset: int) -> Recovered:
                     break
                 if batch.header.last_offset < base_offset:
                     raise WrongSegmentError(log, batch.header.position, "an offset is below that in the file name")
+                indexes.add(batch.header)
                 end, following = batch.end, batch.next_offset
         except WrongSegmentError:
             raise

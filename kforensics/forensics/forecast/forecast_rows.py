@@ -6,10 +6,13 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from kforensics.forensics.core.commands import BOOTSTRAP
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
+from kforensics.forensics.forecast.index_limits import FULL
 from kforensics.forensics.forecast.next_start import NOT_KNOWN, STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
+from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
 
 __all__ = ["FORECAST", "forecast_rows", "remedies", "severity_of_effect", "worst_severity_of"]
@@ -193,7 +196,22 @@ def _of_refusal(refusal: LoadRefusedError) -> Remedy:
         return Remedy("Put meta.properties back with the node id, cluster id and directory id of this log directory.")
     if name == "partition.metadata":
         return Remedy(f"Write {path} again: `version: 0` and `topic_id: ` with the id from the metadata log.")
-    return Remedy(f"Repair or replace {refusal.path}: {refusal.message}")
+    return _of_indexes(refusal) or Remedy(f"Repair or replace {refusal.path}: {refusal.message}")
+
+
+def _of_indexes(refusal: LoadRefusedError) -> Remedy | None:
+    """Return what to do about indexes that do not fit in ``segment.index.bytes``."""
+    folder, _, name = refusal.path.rpartition("/")
+    if name.endswith((".index", ".timeindex")):
+        stem = shlex.quote(f"{folder}/{name.partition('.')[0]}")
+        command = f"rm {stem}.index {stem}.timeindex"
+        return Remedy("Take the indexes of the segment away: the broker rebuilds them.", command)
+    parsed = parse_folder_name(folder.rpartition("/")[2])
+    if parsed is None or not refusal.message.startswith(FULL):
+        return None
+    text = "Raise segment.index.bytes while another broker of the cluster runs: this one gets the setting from it."
+    alter = f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter --entity-type topics --entity-name {parsed.topic}"
+    return Remedy(text, f"{alter} --add-config segment.index.bytes=10485760")
 
 
 def _of_effect(effect: Effect) -> Remedy | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from kforensics.forensics.forecast.aborted_records import forgotten_aborts
+from kforensics.forensics.forecast.aborted_records import visible_aborts
 from kforensics.forensics.forecast.broker_reader import (
     CORRUPT,
     CorruptLogError,
@@ -19,6 +19,7 @@ from kforensics.forensics.forecast.broker_reader import (
     recover,
 )
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, ILLEGAL_ARGUMENT, Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.index_limits import NO_LIMITS, IndexLimits, check_index_sizes
 from kforensics.forensics.forecast.segment_files import (
     LoadedSegment,
     PartitionFiles,
@@ -41,7 +42,6 @@ __all__ = ["load_log"]
 INDEXES = (".index", ".timeindex", ".txnindex")
 DELETED, CLEANED, SWAP, LOG, SNAPSHOT = ".deleted", ".cleaned", ".swap", ".log", ".snapshot"
 SPLIT = "Split operation is only permitted for segments with overflow, and the problem path is {}"
-EPOCHS = "leader-epoch-checkpoint"
 
 
 def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads it
@@ -51,6 +51,7 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
     *,
     clean: bool,
     is_deleted: bool = False,
+    limits: IndexLimits = NO_LIMITS,
     release: str = "4.4",
 ) -> LoadedLog:
     """Return a log as the broker has it after its load.
@@ -61,6 +62,7 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
         log_start: from the checkpoint, 0 without an entry, None without the file.
         clean: whether the log directory has the marker of a clean shutdown.
         is_deleted: whether the folder is marked for deletion, whose log is not recovered.
+        limits: settings of the topic for its indexes.
         release: the release whose rules count.
 
     Raises:
@@ -68,11 +70,12 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
         InputError: a file cannot be read.
     """
     check_epochs(path)
-    load = _Load(PartitionFiles.of(path), recovery_point, log_start or 0, clean, release, LoadedLog(path))
+    load = _Load(PartitionFiles.of(path), recovery_point, log_start or 0, clean, release, limits, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
     if not is_deleted:
         load.recover()
+        load.resize_indexes()
     load.settle_bounds()
     if log_start is None:
         load.find_returning_records()
@@ -89,6 +92,7 @@ class _Load:
     log_start: int
     clean: bool
     release: str
+    limits: IndexLimits
     loaded: LoadedLog
     segments: dict[int, LoadedSegment] = field(default_factory=dict)
     snapshots: dict[int, str] = field(default_factory=dict)
@@ -199,7 +203,7 @@ class _Load:
             segment.recovered, segment.next_offset = True, segment.base
             return
         try:
-            kept = recover(segment.log.path, segment.base)
+            kept = recover(segment.log.path, segment.base, self.limits)
         except WrongSegmentError as error:
             raise LoadRefusedError(ILLEGAL_ARGUMENT, SPLIT.format(error.path), error.path) from error
         before = segment.size
@@ -227,6 +231,11 @@ class _Load:
             detail = f"all segments are deleted: the log ends at {end}, before the log start {self.log_start}"
             self.add("truncated", detail, offset=self.log_start, records=end - min(self.segments), size=sizes)
             self.segments, self.snapshots = {}, {}
+
+    def resize_indexes(self) -> None:
+        last = max(self.segments, default=None)
+        if last is not None and not self.segments[last].recovered:
+            check_index_sizes((self.folder.files.get(f"{last:020}{end}") for end in INDEXES[:2]), self.limits)
 
     def _recover_unflushed(self) -> None:
         bases = sorted(self.segments)
@@ -259,16 +268,15 @@ class _Load:
         if not self.segments:
             return None
         last = self.segments[max(self.segments)]
-        if last.next_offset is not None:
-            return last.next_offset
-        return self._next_offset(last.log.path, last.index, last.base)
+        following = last.next_offset
+        return self._next_offset(last.log.path, last.index, last.base) if following is None else following
 
     def settle_bounds(self) -> None:
         loaded, end = self.loaded, self._end()
         loaded.log_end = self.log_start if end is None else end
         first = min(self.segments, default=self.log_start)
         loaded.log_start = max(self.log_start, first)
-        if end is None or not self.segments:
+        if end is None:
             return
         last = self.segments[max(self.segments)]
         if not last.recovered and last.size:
@@ -277,9 +285,8 @@ class _Load:
     def find_returning_records(self) -> None:
         """Find records that were deleted, if the log directory has lost its checkpoint of log start offsets."""
         loaded = self.loaded
-        if not self.segments:
-            return
-        returned = returning_records(epoch_starts(self.folder), loaded.log_start, self._batches(loaded.log_start))
+        batches = self._batches(loaded.log_start) if self.segments else ()
+        returned = returning_records(epoch_starts(self.folder), loaded.log_start, batches)
         if returned is not None and (returned.offset or 0) + (returned.records or 0) <= loaded.log_end:
             loaded.effects.append(returned)
 
@@ -302,17 +309,10 @@ class _Load:
 
     def find_forgotten_aborts(self) -> None:
         """Find aborted transactions whose records read_committed consumers get; only in logs with transactions."""
-        if not self.clean or not self._has_transactions():
-            return
-        kept = [self.segments[base] for base in sorted(self.segments)]
-        logs = [(each.log.path, each.size) for each in kept if each.size and not each.recovered]
-        by_index: dict[str, list[tuple[int, int]]] = {}
-        for index, first, last in forgotten_aborts(logs, self.release):
-            by_index.setdefault(index, []).append((first, last))
-        for index, found in by_index.items():
-            detail = f"{len(found)} aborted transactions are not in it: read_committed consumers get their records"
-            offset = min(first for first, _ in found)
-            self.add("aborted-visible", detail, silent=True, offset=offset, records=len(found), path=index)
+        if self.clean and self._has_transactions():
+            kept = [segment for _, segment in sorted(self.segments.items()) if segment.size and not segment.recovered]
+            logs = [(segment.log.path, segment.size) for segment in kept]
+            self.loaded.effects += visible_aborts(logs, self.release)
 
     def _has_transactions(self) -> bool:
         if self.loaded.open_transactions or any(name.endswith(".txnindex") for name in self.folder.files):

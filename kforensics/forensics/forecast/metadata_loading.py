@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import itemgetter
 
-from kforensics.errors import InputMissingError
+from kforensics.errors import InputError, InputMissingError
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
 from kforensics.forensics.forecast.effects import ILLEGAL_STATE, RUNTIME, Effect, LoadRefusedError
+from kforensics.forensics.forecast.index_limits import IndexLimits
 from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
-from kforensics.forensics.metadata.cluster_image import ClusterImage
+from kforensics.forensics.metadata.cluster_image import TOPIC, ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
@@ -38,6 +40,7 @@ __all__ = [
     "LoadedMetadata",
     "fate_of",
     "load_metadata",
+    "metadata_beside",
     "why_stray",
 ]
 
@@ -93,6 +96,10 @@ class LoadedMetadata:
         topic = self.image.topics.get(topic_id or "")
         return topic.name if topic else None
 
+    def index_limits(self, topic: str) -> IndexLimits:
+        """Return the settings of the indexes of a topic."""
+        return IndexLimits.of(self.image.configs.get((TOPIC, topic), {}))
+
 
 def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
     """Return what a broker reads from a copy of the metadata log.
@@ -133,6 +140,21 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
     if voters is None:
         metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}
     return metadata
+
+
+def metadata_beside(partition: Partition) -> LoadedMetadata | None:
+    """Return what a broker reads from the metadata log beside a partition, None without one or if the broker ends."""
+    path = f"{partition.log_dir.path or ''}/{METADATA_TOPIC}-0"
+    try:
+        return _metadata(path, partition.place.broker_id, tuple(folders_of(path).children(path)))
+    except (InputError, LoadRefusedError):
+        return None
+
+
+@lru_cache(maxsize=4)
+def _metadata(path: str, node_id: int | None, _entries: tuple[Entry, ...]) -> LoadedMetadata:
+    """Return what a broker reads from a metadata log; all partitions of its log directory need it."""
+    return load_metadata(path, node_id)
 
 
 def fate_of(folder: PartitionFolder, metadata: LoadedMetadata | None, node_id: int | None) -> str:

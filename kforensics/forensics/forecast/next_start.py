@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.identity import identity_fault, is_reserved, registration_fault
+from kforensics.forensics.forecast.index_limits import NO_LIMITS
 from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
     LogDirectory,
@@ -247,6 +248,7 @@ class _Start:
                     log_start,
                     clean=directory.clean,
                     is_deleted=deleted,
+                    limits=self.forecast.metadata.index_limits(name.topic) if self.forecast.metadata else NO_LIMITS,
                     release=rules_of(self.forecast.release),
                 )
             except LoadRefusedError as refused:

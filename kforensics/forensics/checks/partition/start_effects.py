@@ -18,6 +18,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.index_limits import NO_LIMITS, check_indexes
 from kforensics.forensics.forecast.log_directory import (
     MARKER,
     META,
@@ -26,7 +27,7 @@ from kforensics.forensics.forecast.log_directory import (
     PartitionFolder,
     read_log_directory,
 )
-from kforensics.forensics.forecast.metadata_loading import STRAY, LoadedMetadata, fate_of, load_metadata, why_stray
+from kforensics.forensics.forecast.metadata_loading import STRAY, fate_of, metadata_beside, why_stray
 from kforensics.forensics.forecast.next_start import CREATED, PartitionForecast, forecast_start
 from kforensics.forensics.forecast.segment_files import (
     PartitionFiles,
@@ -36,9 +37,9 @@ from kforensics.forensics.forecast.segment_files import (
     returning_records,
 )
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
-from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT, Partition
+from kforensics.forensics.partition.partition_files import LIVE, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.files.folders import Entry, folders_of
+from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_folder_name
 from kforensics.parsers.files.source import Window, file_name, open_source
 from kforensics.parsers.format.rows import Batch
@@ -149,9 +150,10 @@ CODES = by_name(
         benign="A running broker writes the checkpoint once a minute, so only clean shutdowns are checked.",
     ),
 )
-LIVE = "live"
 # The release that starts is not known; this one refuses less than later ones.
 OLDEST = "3.9"
+# Folders that a start loads, too.
+BESIDE = ("stray", "future")
 # Files whose names a broker reads as numbers.
 NUMBERED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # What has a code of its own that says the same.
@@ -227,6 +229,13 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
         is_evidence = is_whole or not (refusal.is_foreign or refusal.path == f"{log_dir}/{META}")
         if is_evidence and not refusal.path.endswith(SAID_ELSEWHERE):
             yield _refused(state, refusal)
+    metadata = forecast.metadata if directory.clean else None
+    for folder in directory.folders:
+        try:
+            if metadata is not None and folder.name.state in BESIDE:
+                check_indexes(folder.path, metadata.index_limits(folder.name.topic))
+        except LoadRefusedError as refused:
+            yield _refused(state, refused)
     kinds: dict[str, list[tuple[str, Effect]]] = {}
     for partition, effect in forecast.all_effects():
         is_static = effect.kind in ("without-leader", "nothing-served")
@@ -279,7 +288,7 @@ def _of_partition(state: PartitionState, folder: PartitionFolder) -> Iterator[Fi
 
 
 def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
-    metadata, node_id = _metadata_beside(state.partition), state.partition.place.broker_id
+    metadata, node_id = metadata_beside(state.partition), state.partition.place.broker_id
     if metadata is None or metadata.lost or node_id not in metadata.image.brokers:
         return None
     if fate_of(folder, metadata, node_id) != STRAY or (folder.topic_id is None and _has(folder, "partition.metadata")):
@@ -299,22 +308,6 @@ def _has(folder: PartitionFolder, name: str) -> bool:
     return any(entry.name == name for entry in folders_of(folder.path).children(folder.path))
 
 
-def _metadata_beside(partition: Partition) -> LoadedMetadata | None:
-    log_dir = partition.log_dir.path or ""
-    path = f"{log_dir}/{METADATA_FOLDER}"
-    try:
-        entries = tuple(folders_of(path).children(path))
-        return _metadata(path, partition.place.broker_id, entries)
-    except (InputError, LoadRefusedError):
-        return None
-
-
-@lru_cache(maxsize=4)
-def _metadata(path: str, node_id: int | None, _entries: tuple[Entry, ...]) -> LoadedMetadata:
-    """Return what a broker reads from a metadata log; all partitions of its log directory need it."""
-    return load_metadata(path, node_id)
-
-
 def _of_log(state: PartitionState) -> Iterator[Effect]:
     """Yield what a start after a clean shutdown makes of the log."""
     partition = state.partition
@@ -325,6 +318,9 @@ def _of_log(state: PartitionState) -> Iterator[Effect]:
         for number, file in partition.transaction_indexes.items()
         if file.size and is_corrupt(file.path, number, OLDEST)
     ]
+    if base in partition.indexes and base not in rebuilt:
+        metadata = metadata_beside(partition)
+        check_indexes(partition.folder, metadata.index_limits(partition.place.topic or "") if metadata else NO_LIMITS)
     if base in partition.indexes and base not in rebuilt and last.size:
         try:
             end = next_offset(last.path, partition.indexes[base].path, base)
@@ -391,6 +387,9 @@ def _refused(state: PartitionState, refusal: LoadRefusedError) -> Finding:
 
 def _remedy(refusal: LoadRefusedError) -> str | None:
     """Return what to do if it is to take a file or a folder away."""
+    if refusal.path.endswith((".index", ".timeindex")):
+        stem = shell_word(refusal.path.removesuffix(".index").removesuffix(".timeindex"))
+        return f"{COPY} Then take the indexes away, the broker rebuilds them: `rm {stem}.index {stem}.timeindex`."
     if not refusal.is_foreign and file_name(refusal.path) not in CHECKPOINT_CODES:
         return None
     outside = "a broker makes a new one" if not refusal.is_foreign else "no broker knows its name"

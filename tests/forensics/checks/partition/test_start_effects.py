@@ -13,6 +13,7 @@ import pytest
 import kforensics
 from kforensics.forensics.checks.partition import metadata_snapshots, start_effects
 from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.forecast.forecast_rows import remedies
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.partition.examine import examine
 from lab.forecast.bases import BASES, DATA, Base, unpack
@@ -43,6 +44,8 @@ NOT_ANNOUNCED = {
     # segment-base-mismatch
     *("segment-overlapping", "segment-overlapping-unclean", "segment-beyond", "segment-beyond-unclean"),
     *("log-renamed", "log-renamed-unclean"),
+    # Only a recovery needs more entries than the indexes may have, and a copy of a running broker is no recovery.
+    *("index-fills-unclean", "time-index-fills-unclean"),
 }
 
 
@@ -128,6 +131,40 @@ def test_a_foreign_folder_is_to_be_moved_away(pristine: Path, tmp_path: Path) ->
     found = _found(folder)
     assert list(found) == ["__cluster_metadata-0"]
     assert f"`mv {folder}/backup /path/outside/`" in (found["__cluster_metadata-0"][0].remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("index-above-limit", "plain-0/00000000000000000018"),
+        ("timeindex-above-limit", "plain-0/00000000000000000018"),
+        ("index-above-limit-of-stray", f"plain-0.{'0123456789abcdef' * 2}-stray/00000000000000000018"),
+    ],
+)
+def test_indexes_above_the_limit_of_their_topic_are_to_be_removed(
+    name: str, index: str, pristine: Path, tmp_path: Path
+) -> None:
+    """By what the finding says and by what the forecast says; the broker starts without them."""
+    folder = _doctored(name, pristine, tmp_path / "data")
+    ((finding,),) = _found(folder).values()
+    command = f"rm {folder}/{index}.index {folder}/{index}.timeindex"
+    assert f"`{command}`" in (finding.remedy or "")
+    assert command in [step.command for step in remedies(forecast_start([str(folder)]), "")]
+    for suffix in (".index", ".timeindex"):
+        (folder / f"{index}{suffix}").unlink()
+    assert _found(folder) == {}
+    assert forecast_start([str(folder)]).outcome == "starts"
+
+
+@pytest.mark.parametrize("name", ["index-fills-unclean", "time-index-fills-unclean"])
+def test_a_recovery_that_needs_more_index_entries_is_refused_until_the_limit_is_raised(
+    name: str, pristine: Path, tmp_path: Path
+) -> None:
+    forecast = forecast_start([str(_doctored(name, pristine, tmp_path / "data"))])
+    assert forecast.outcome == "refuses"
+    alter = 'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" --alter --entity-type topics --entity-name plain'
+    commands = [step.command for step in remedies(forecast, "")]
+    assert f"{alter} --add-config segment.index.bytes=10485760" in commands
 
 
 def test_a_directory_without_metadata_has_its_findings_at_its_first_partition(pristine: Path, tmp_path: Path) -> None:
