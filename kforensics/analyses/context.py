@@ -145,7 +145,7 @@ class Context:
     def _read(self, members: list[Partition]) -> _Known:
         from kforensics.forensics.audit.cluster_result import best_histories
         from kforensics.forensics.coordinators.transactions.history import Coordinators
-        from kforensics.forensics.metadata.cluster_metadata import partition_counts_in
+        from kforensics.forensics.metadata.topic_metadata import partition_counts_in
 
         logs = [member for member in members if member.place.topic == TRANSACTION_STATE]
         counts: dict[str, int] = {}

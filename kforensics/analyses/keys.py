@@ -14,7 +14,7 @@ from kforensics.forensics.audit.topic_result import TopicKeyResult, evaluate_key
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
-from kforensics.forensics.metadata.cluster_metadata import topics_in
+from kforensics.forensics.metadata.topic_metadata import topics_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.tables.schemas import Table
 

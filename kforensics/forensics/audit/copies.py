@@ -16,7 +16,8 @@ from kforensics.forensics.checks.replicas import REPLICA_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.metadata.cluster_metadata import Election, elections_in, topics_in
+from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
+from kforensics.forensics.metadata.topic_metadata import topics_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity

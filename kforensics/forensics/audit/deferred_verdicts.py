@@ -50,7 +50,8 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpillFile
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
-from kforensics.forensics.metadata.cluster_metadata import elections_in, partition_counts_in
+from kforensics.forensics.metadata.cluster_metadata import elections_in
+from kforensics.forensics.metadata.topic_metadata import partition_counts_in
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState

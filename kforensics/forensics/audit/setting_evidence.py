@@ -30,10 +30,8 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,
     KnownTopics,
-    cluster_settings_in,
-    known_topics_in,
+    cluster_facts_in,
     newest_time_in,
-    release_in,
 )
 from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
 from kforensics.forensics.partition.partition_files import Partition
@@ -87,10 +85,9 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             evidence = replace(evidence, length=length)
         if partition.place.topic == METADATA_TOPIC and partition.segments:
-            configured = tuple(cluster_settings_in([partition]))
-            release, running_ms = release_in([partition]), newest_time_in(partition)
-            evidence = replace(evidence, configured=configured, release=release, running_ms=running_ms)
-            evidence = replace(evidence, topics=known_topics_in(partition))
+            settings, release, topics = cluster_facts_in(partition)
+            evidence = replace(evidence, configured=settings, release=release, topics=topics)
+            evidence = replace(evidence, running_ms=newest_time_in(partition))
         elif partition.place.topic == REMOTE_LOG_METADATA:
             evidence = replace(evidence, remote_logs=remote_logs_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:

@@ -22,7 +22,7 @@ from kforensics.forensics.keys.key_result_rows import key_partition_rows, produc
 from kforensics.forensics.keys.key_rows import KEY_ROW, KeyAggregator, KeyRowArray, KeyRows
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
 from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys, join_topic_keys
-from kforensics.forensics.metadata.cluster_metadata import TopicMetadata, topics_in
+from kforensics.forensics.metadata.topic_metadata import TopicMetadata, topics_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition, partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
@@ -92,7 +92,7 @@ def evaluate_keys(
             of a partition, the best one is used. The segments that they refer to must be accessible.
         rules: limits and the time of evaluation.
         partition_count: number of partitions that the topic has today, None if it is unknown.
-        metadata: the topic in the cluster's metadata, from ``cluster_metadata.topics_in``.
+        metadata: the topic in the cluster's metadata, from ``topic_metadata.topics_in``.
 
     Returns:
         Rows of the tables of ``core.key_tables``, and findings.

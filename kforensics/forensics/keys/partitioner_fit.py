@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 from kforensics.forensics.keys.key_summary import SAMPLE, KeySummary
-from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
 from kforensics.parsers.columns.content_hash import mix_bits
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
 

@@ -23,7 +23,7 @@ from kforensics.forensics.keys.key_locations import (
 from kforensics.forensics.keys.key_rows import KEY_ROW, KeyRowArray
 from kforensics.forensics.keys.key_summary import KeyCounts, KeySummary
 from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFit, fit_partitioner, sample_keys
-from kforensics.forensics.metadata.cluster_metadata import TopicMetadata
+from kforensics.forensics.metadata.topic_metadata import TopicMetadata
 from kforensics.parsers.format.array_types import StructArray
 from kforensics.parsers.log.log_rows import Place
 

@@ -1,4 +1,4 @@
-"""What the metadata log of a cluster, ``__cluster_metadata``, records about topics and leader elections.
+"""Reads the metadata log of a cluster, ``__cluster_metadata``, and the leader elections in it.
 
 Rule for elections: ``PartitionRegistration.merge`` and, since metadata version 3.2, ``LeaderRecoveryState``: the record
 that elects a leader that was not in sync marks it as recovering.
@@ -7,12 +7,11 @@ that elects a leader that was not in sync marks it as recovering.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, COMPACT
 from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
@@ -29,8 +28,7 @@ __all__ = [
     "Election",
     "LogRecord",
     "MetadataBatch",
-    "PartitionCount",
-    "TopicMetadata",
+    "MetadataRecord",
     "elections_in",
     "is_whole_snapshot",
     "log_records",
@@ -39,14 +37,12 @@ __all__ = [
     "metadata_records",
     "replay_start",
     "snapshots_of",
-    "topics_in",
 ]
 
 COLUMNAR_BYTES = 1 << 16  # larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
 TOPIC_RESOURCE = 2
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
-TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
 
 PartitionKey = tuple[str, int]
 
@@ -291,110 +287,3 @@ def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
 def _election(after: _Registration, before: _Registration, timestamp: int, value: Mapping[str, Any]) -> Election:
     is_unclean = value.get("leaderRecoveryState") == RECOVERING
     return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean, before.last_leader)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionCount:
-    """The number of partitions of a topic from some time on.
-
-    Attributes:
-        count: number of partitions.
-        from_ms: since when, None if unknown.
-    """
-
-    count: int
-    from_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
-    """The metadata of a topic.
-
-    Attributes:
-        name: its name.
-        topic_id: its id.
-        partition_counts: its counts, in chronological order.
-        is_compacted: whether its own cleanup policy includes compaction; None if it has no policy of its own.
-        replicas: the fewest replicas of a partition when it was created, or in the first snapshot; None if unknown.
-    """
-
-    name: str
-    topic_id: str
-    partition_counts: tuple[PartitionCount, ...]
-    is_compacted: bool | None = None
-    replicas: int | None = None
-
-
-@dataclass(slots=True)
-class _TopicReader:
-    """Collects the records about topics; names and what follows are by topic id, policies by name.
-
-    Attributes:
-        names: topic names.
-        created: when each partition was created; None for partitions from a snapshot.
-        policies: cleanup policies.
-        replicas: the number of replicas of each partition.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    created: dict[str, dict[int, int | None]] = field(default_factory=dict)
-    policies: dict[str, str | None] = field(default_factory=dict)
-    replicas: dict[str, list[int]] = field(default_factory=dict)
-
-    def add(self, timestamp: int | None, kind: str, value: Mapping[str, Any]) -> None:
-        """Add a record."""
-        topic_id = value.get("topicId", "")
-        if kind == "TopicRecord":
-            self.names[topic_id] = value["name"]
-        elif kind == "PartitionRecord":
-            self.created.setdefault(topic_id, {}).setdefault(value["partitionId"], timestamp)
-            self.replicas.setdefault(topic_id, []).append(len(value["replicas"]))
-        elif value["resourceType"] == TOPIC_RESOURCE and value["name"] == CLEANUP_POLICY:
-            self.policies[value["resourceName"]] = value["value"]
-
-    def topics(self) -> Iterator[TopicMetadata]:
-        """Yield the topics."""
-        for topic_id, name in self.names.items():
-            policy = self.policies.get(name)
-            is_compacted = None if policy is None else COMPACT in policy.split(",")
-            counts, replicas = _partition_counts(self.created.get(topic_id, {})), self.replicas.get(topic_id, ())
-            yield TopicMetadata(name, topic_id, counts, is_compacted, min(replicas, default=None))
-
-
-def _partition_counts(created: Mapping[int, int | None]) -> tuple[PartitionCount, ...]:
-    times = sorted(set(created.values()), key=lambda time: -1 if time is None else time)
-    return tuple(
-        PartitionCount(sum(_is_created_by(created_ms, time) for created_ms in created.values()), time) for time in times
-    )
-
-
-def _is_created_by(created: int | None, time: int | None) -> bool:
-    return created is None or (time is not None and created <= time)
-
-
-def topics_in(partitions: Iterable[Partition]) -> dict[str, TopicMetadata]:
-    """Return topics by their ids, including deleted ones; empty without a copy of the metadata log.
-
-    Args:
-        partitions: partitions of any topics. Of several copies of the metadata log the longest one is read.
-
-    Raises:
-        InputError: the metadata log cannot be read.
-    """
-    reader = _TopicReader()
-    for record in metadata_records(partitions, TOPIC_RECORDS):
-        reader.add(*record)
-    return {topic.topic_id: topic for topic in reader.topics()}
-
-
-def partition_counts_in(partitions: Iterable[Partition]) -> dict[str, int]:
-    """Return the number of partitions of each topic; empty without a copy of the metadata log.
-
-    Args:
-        partitions: partitions of any topics.
-
-    Raises:
-        InputError: the metadata log cannot be read.
-    """
-    topics = topics_in(partitions).values()
-    return {topic.name: topic.partition_counts[-1].count for topic in topics if topic.partition_counts}

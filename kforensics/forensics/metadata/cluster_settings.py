@@ -7,7 +7,8 @@ a value removes the setting. The settings of a topic are removed with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from kforensics.forensics.core.broker_settings import (
     MIN_ISR,
@@ -19,19 +20,20 @@ from kforensics.forensics.core.broker_settings import (
     Setting,
     setting_of_broker,
 )
-from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records, topics_in
+from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, MetadataRecord, metadata_records
 from kforensics.forensics.metadata.metadata_versions import Release, registered_level
+from kforensics.forensics.metadata.topic_metadata import TOPIC_RECORDS, TopicMetadata, TopicReader
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterSetting", "KnownTopics", "cluster_settings_in", "known_topics_in", "newest_time_in", "release_in"]
+__all__ = ["ClusterFacts", "ClusterSetting", "KnownTopics", "cluster_facts_in", "newest_time_in"]
 
 BROKER_RESOURCE = 4
-RECORDS = ("ConfigRecord", "TopicRecord", "RemoveTopicRecord")
-TOPIC_RECORDS = ("PartitionRecord", "PartitionChangeRecord", "RemoveTopicRecord")
+PARTITION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
+RECORDS = {*TOPIC_RECORDS, *PARTITION_RECORDS, "RemoveTopicRecord", "RegisterBrokerRecord"}
 # With which settings the topics of coordinators were created: ``TransactionStateManager.transactionTopicConfigs``.
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
@@ -52,35 +54,6 @@ class ClusterSetting(NamedTuple):
     setting: Setting
 
 
-def cluster_settings_in(partitions: Iterable[Partition]) -> list[ClusterSetting]:
-    """Return the settings in a metadata log, those that count first; empty without a copy of it.
-
-    Args:
-        partitions: partitions of any topics of one cluster.
-
-    Raises:
-        InputError: the metadata log cannot be read.
-    """
-    partitions = list(partitions)
-    settings = [*_configured(partitions), *_partition_counts(partitions)]
-    return sorted(settings, key=lambda one: one.setting.entity is None)  # defaults of the brokers last
-
-
-def release_in(partitions: Iterable[Partition]) -> Release | None:
-    """Return the release of the brokers in a metadata log, None if it is unknown.
-
-    Each broker registers with the newest ``metadata.version`` that it supports. Of several releases it is the oldest.
-
-    Raises:
-        InputError: the metadata log cannot be read.
-    """
-    newest: dict[int, int] = {}
-    for _, _, value in metadata_records(partitions, ("RegisterBrokerRecord",)):
-        newest[value["brokerId"]] = registered_level(value)
-    oldest = min(newest.values(), default=0)
-    return max((release for level, release in RELEASES.items() if level <= oldest), default=None)
-
-
 class KnownTopics(NamedTuple):
     """What a metadata log shows of topics.
 
@@ -93,21 +66,30 @@ class KnownTopics(NamedTuple):
     unreplicated: tuple[str, ...] = ()
 
 
-def known_topics_in(partition: Partition) -> KnownTopics:
-    """Return what a metadata log shows of topics.
+class ClusterFacts(NamedTuple):
+    """What a metadata log shows of a cluster.
+
+    Attributes:
+        settings: the settings of brokers and topics, those that count first.
+        release: the release of the brokers, None if it is unknown. Of several releases it is the oldest.
+        topics: what it shows of topics.
+    """
+
+    settings: tuple[ClusterSetting, ...]
+    release: Release | None
+    topics: KnownTopics
+
+
+def cluster_facts_in(metadata: Partition) -> ClusterFacts:
+    """Return what a copy of a metadata log shows of its cluster.
 
     Raises:
         InputError: the metadata log cannot be read.
     """
-    deleted: dict[str, int] = {}
-    most_replicas: dict[str, int] = {}
-    for timestamp, kind, value in metadata_records([partition], TOPIC_RECORDS):
-        topic_id = value["topicId"]
-        if kind != "RemoveTopicRecord":
-            most_replicas[topic_id] = max(most_replicas.get(topic_id, 0), len(value["replicas"] or ()))
-        elif timestamp is not None:
-            deleted[topic_id] = timestamp
-    return KnownTopics(deleted, tuple(sorted(topic_id for topic_id, most in most_replicas.items() if most == 1)))
+    reader = _Reader()
+    for record in metadata_records([metadata], RECORDS):
+        reader.add(record)
+    return reader.facts()
 
 
 def newest_time_in(partition: Partition) -> int | None:
@@ -124,19 +106,59 @@ def newest_time_in(partition: Partition) -> int | None:
         return max(filter(None, times), default=None)
 
 
-def _configured(partitions: list[Partition]) -> Iterator[ClusterSetting]:
-    values: dict[tuple[int, str, str], str] = {}
-    names: dict[str, str] = {}
-    for _, kind, value in metadata_records(partitions, RECORDS):
-        if kind == "TopicRecord":
-            names[value["topicId"]] = value["name"]
+@dataclass(slots=True)
+class _Reader:
+    """Collects the records of a metadata log.
+
+    Attributes:
+        values: settings by type and name of their resource and by their own name.
+        topics: topics, and how many partitions they have.
+        levels: the newest ``metadata.version`` that each broker supports, by broker id.
+        deleted: when topics were deleted, in ms by topic id.
+        most_replicas: the number of replicas of the partition with the most, by topic id.
+    """
+
+    values: dict[tuple[int, str, str], str] = field(default_factory=dict)
+    topics: TopicReader = field(default_factory=TopicReader)
+    levels: dict[int, int] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+    most_replicas: dict[str, int] = field(default_factory=dict)
+
+    def add(self, record: MetadataRecord) -> None:
+        """Add a record."""
+        timestamp, kind, value = record
+        if kind in TOPIC_RECORDS:
+            self.topics.add(timestamp, kind, value)
+        if kind == "RegisterBrokerRecord":
+            self.levels[value["brokerId"]] = registered_level(value)
+        elif kind == "ConfigRecord":
+            self._configure(value)
         elif kind == "RemoveTopicRecord":
-            removed = (TOPIC_RESOURCE, names.get(value["topicId"], ""))
-            values = {key: text for key, text in values.items() if key[:2] != removed}
-        elif value["resourceType"] in (BROKER_RESOURCE, TOPIC_RESOURCE):
-            values.pop(key := (value["resourceType"], value["resourceName"], value["name"]), None)
+            removed = (TOPIC_RESOURCE, self.topics.names.get(value["topicId"], ""))
+            self.values = {key: text for key, text in self.values.items() if key[:2] != removed}
+            if timestamp is not None:
+                self.deleted[value["topicId"]] = timestamp
+        elif kind in PARTITION_RECORDS:
+            most = self.most_replicas.get(value["topicId"], 0)
+            self.most_replicas[value["topicId"]] = max(most, len(value["replicas"] or ()))
+
+    def _configure(self, value: Mapping[str, Any]) -> None:
+        if value["resourceType"] in (BROKER_RESOURCE, TOPIC_RESOURCE):
+            self.values.pop(key := (value["resourceType"], value["resourceName"], value["name"]), None)
             if value["value"] is not None:
-                values[key] = value["value"]
+                self.values[key] = value["value"]
+
+    def facts(self) -> ClusterFacts:
+        """Return what the records show."""
+        settings = [*_configured(self.values), *_partition_counts(self.topics.topics())]
+        settings.sort(key=lambda one: one.setting.entity is None)  # defaults of the brokers last
+        oldest = min(self.levels.values(), default=0)
+        release = max((release for level, release in RELEASES.items() if level <= oldest), default=None)
+        unreplicated = tuple(sorted(topic_id for topic_id, most in self.most_replicas.items() if most == 1))
+        return ClusterFacts(tuple(settings), release, KnownTopics(self.deleted, unreplicated))
+
+
+def _configured(values: Mapping[tuple[int, str, str], str]) -> Iterator[ClusterSetting]:
     for (resource, owner, name), text in values.items():
         if setting := _setting(resource, owner, name, text):
             yield setting
@@ -156,9 +178,9 @@ def _setting(resource: int, owner: str, name: str, text: str) -> ClusterSetting 
     return ClusterSetting(broker, Setting(setting.name, setting.value, setting.source, entity))
 
 
-def _partition_counts(partitions: list[Partition]) -> Iterator[ClusterSetting]:
+def _partition_counts(topics: Iterable[TopicMetadata]) -> Iterator[ClusterSetting]:
     """Yield the settings that the partitions of the coordinators' topics show, and their replicas."""
-    for topic in topics_in(partitions).values():
+    for topic in topics:
         if topic.name in PARTITIONS_OF and topic.partition_counts:
             count = str(topic.partition_counts[-1].count)
             source = f"{SOURCE}, partitions of {topic.name}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kforensics.forensics.keys.partitioner_fit import CountSource, KeySample, PartitionerFit, fit_partitioner
-from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
 from tests.forensics.keys.topics import topic, truth
 
 

@@ -13,7 +13,7 @@ from kforensics.forensics.audit.topic_result import best_copies, has_keys
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
 from kforensics.forensics.keys.topic_keys import TopicKeys, join_topic_keys
-from kforensics.forensics.metadata.cluster_metadata import TopicMetadata, topics_in
+from kforensics.forensics.metadata.topic_metadata import TopicMetadata, topics_in
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Content, forge
 from tests.forensics.partition_states import SAMPLES, partitions_under, state_of

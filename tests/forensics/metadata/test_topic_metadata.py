@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kforensics.forensics.metadata.cluster_metadata import _TopicReader, topics_in
+from kforensics.forensics.metadata.topic_metadata import TopicReader, topics_in
 from tests.forensics.keys.topics import GROWTH, truth
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
@@ -33,7 +33,7 @@ def test_topic_ids_and_compaction_match_what_the_broker_reported() -> None:
     ("policy", "expected"), [("compact", True), ("compact,delete", True), ("delete", False), (None, None)]
 )
 def test_the_last_policy_of_the_topic_itself_counts(policy: str | None, expected: bool | None) -> None:
-    reader = _TopicReader()
+    reader = TopicReader()
     reader.add(1, "TopicRecord", {"topicId": "id", "name": "t"})
     for number, value in enumerate(("delete", policy)):
         config = {"resourceType": 2, "resourceName": "t", "name": "cleanup.policy", "value": value}

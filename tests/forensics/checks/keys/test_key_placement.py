@@ -9,7 +9,7 @@ import pytest
 from kforensics.forensics.checks.keys.key_placement import findings
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys
-from kforensics.forensics.metadata.cluster_metadata import PartitionCount, TopicMetadata
+from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
 from tests.forensics.batch_notation import NOW
 from tests.forensics.keys.topics import KEYS, Sent, at_home, home, joined, sent_to, topic, truth
 
