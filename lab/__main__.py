@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from lab.errors import LabError
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder with a short path")
     clusters.add_argument("--kafka", default="4.4.0", metavar="RELEASE", help="release of the brokers")
     clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
+    clusters.add_argument("--controllers", type=int, default=0, metavar="N", help="controllers apart from the brokers")
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
     clusters.add_argument("--upgrade", metavar="RELEASE", help="release that the first rolling restart brings")
@@ -54,7 +56,7 @@ def _samples(options: argparse.Namespace) -> None:
 def _random(options: argparse.Namespace) -> None:
     folder = options.folder.absolute()
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
-    play(folder, plan, Counts(options.hot, options.killed))
+    play(folder, replace(plan, controllers=options.controllers), Counts(options.hot, options.killed))
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

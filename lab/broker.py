@@ -23,6 +23,7 @@ CLUSTER_ID = "a2ZvcmVuc2ljcy1sYWItMQ"
 _FIRST_PORT = 29092
 _PORTS_OF_A_LAB = 200
 _LABS = 20
+_FIRST_CONTROLLER = 101
 _START_SECONDS = 120
 _STOP_SECONDS = 60
 _JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
@@ -151,14 +152,15 @@ class JavaProcess:
 
 @dataclass(slots=True)
 class Node:
-    """One Kafka process in KRaft combined mode.
+    """One Kafka process in KRaft mode.
 
     Attributes:
-        node_id: broker id and controller id.
+        node_id: broker id or controller id, or both.
         version: Kafka version.
         folder: everything of this node: configuration, output, and the log dirs.
         config: broker settings beyond the lab's own.
         log_dirs: names of the log dirs; the empty name is the ``broker-<id>`` folder itself.
+        roles: ``process.roles``.
     """
 
     node_id: int
@@ -166,6 +168,7 @@ class Node:
     folder: Path
     config: dict[str, str]
     log_dirs: Sequence[str] = ("",)
+    roles: str = "broker,controller"
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
     _java: JavaProcess | None = None
@@ -174,7 +177,11 @@ class Node:
     @property
     def data(self) -> Path:
         """The folder that becomes ``broker-<id>`` in the samples."""
-        return self.folder / f"broker-{self.node_id}"
+        return self.folder / f"{self._kind}-{self.node_id}"
+
+    @property
+    def _kind(self) -> str:
+        return "broker" if "broker" in self.roles else "controller"
 
     @property
     def listener(self) -> str:
@@ -189,7 +196,7 @@ class Node:
     @property
     def log(self) -> Path:
         """What the broker logged."""
-        return self.folder / f"broker-{self.node_id}.out"
+        return self.folder / f"{self._kind}-{self.node_id}.out"
 
     @property
     def java(self) -> JavaProcess:
@@ -215,7 +222,7 @@ class Node:
     @property
     def config_file(self) -> Path:
         """The server.properties of this node."""
-        return self.folder / f"broker-{self.node_id}.properties"
+        return self.folder / f"{self._kind}-{self.node_id}.properties"
 
     def write_config(self) -> None:
         """Write ``server.properties``."""
@@ -251,9 +258,15 @@ class Node:
 
 @dataclass(slots=True)
 class Cluster:
-    """Nodes that belong together."""
+    """Nodes that belong together.
+
+    Attributes:
+        nodes: the brokers.
+        controllers: the controllers, if they are processes of their own.
+    """
 
     nodes: list[Node]
+    controllers: list[Node] = field(default_factory=list)
 
     @property
     def bootstrap(self) -> str:
@@ -266,29 +279,30 @@ class Cluster:
 
     def format(self, *options: str) -> None:
         """Format every node with the same options."""
-        for node in self.nodes:
+        for node in (*self.controllers, *self.nodes):
             node.format(*options)
 
     def start(self) -> None:
         """Start all nodes that do not run, and wait for all."""
-        asleep = [node for node in self.nodes if not node.java.running]
-        say(f"starting {len(asleep)} broker(s) of Kafka {asleep[0].version}")
+        asleep = [node for node in (*self.controllers, *self.nodes) if not node.java.running]
+        say(f"starting {len(asleep)} node(s) of Kafka {asleep[0].version}")
         for node in asleep:
             node.start(wait=False)
         for node in asleep:
             node.wait()
 
     def stop(self) -> None:
-        """Stop all nodes in order, together: a lone survivor of a quorum could not stop cleanly."""
-        running = [node.java for node in self.nodes if node.java.running]
-        for java in running:
-            os.kill(_pid(java), signal.SIGTERM)
-        for java in running:
-            java.end()
+        """Stop all nodes in order: brokers together, because a lone survivor of a quorum could not stop cleanly."""
+        for nodes in (self.nodes, self.controllers):
+            running = [node.java for node in nodes if node.java.running]
+            for java in running:
+                os.kill(_pid(java), signal.SIGTERM)
+            for java in running:
+                java.end()
 
     def kill(self) -> None:
         """Kill every node that still runs."""
-        for node in self.nodes:
+        for node in (*self.nodes, *self.controllers):
             node.kill()
 
 
@@ -304,28 +318,46 @@ def make_cluster(
     node_count: int = 1,
     config: Mapping[str, str] | None = None,
     log_dirs: Sequence[str] = ("",),
+    *,
+    controllers: int = 0,
 ) -> Cluster:
-    """Lay out a KRaft cluster of combined nodes in a fresh folder; nothing is started yet."""
+    """Lay out a KRaft cluster in a fresh folder; nothing is started yet.
+
+    Args:
+        folder: the folder.
+        version: release.
+        node_count: number of brokers.
+        config: settings of all nodes beyond the lab's own.
+        log_dirs: names of the log directories of each broker.
+        controllers: number of controllers that are processes of their own; without any, the brokers are controllers.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     # The brokers of the scenario before are gone, so their ports are free again.
     _handed_out.clear()
-    nodes = [Node(number, version, folder, {}, log_dirs) for number in range(1, node_count + 1)]
-    for node in nodes:
-        node.config.update(kraft_config(node, nodes))
+    roles = "broker" if controllers else "broker,controller"
+    nodes = [Node(number, version, folder, {}, log_dirs, roles) for number in range(1, node_count + 1)]
+    own = range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
+    separate = [Node(number, version, folder, {}, roles="controller") for number in own]
+    for node in (*nodes, *separate):
+        node.config.update(kraft_config(node, separate or nodes))
         node.config.update(config or {})
-    return Cluster(nodes)
+    return Cluster(nodes, separate)
 
 
-def kraft_config(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+def kraft_config(node: Node, voters: Sequence[Node]) -> dict[str, str]:
     """The settings of a node of a KRaft cluster, without those of a scenario."""
-    listeners = f"PLAINTEXT://{node.listener},CONTROLLER://127.0.0.1:{node.controller_port}"
+    listeners = {
+        "broker": f"PLAINTEXT://{node.listener}",
+        "controller": f"CONTROLLER://127.0.0.1:{node.controller_port}",
+    }
+    roles = node.roles.split(",")
     return {
-        "process.roles": "broker,controller",
+        "process.roles": node.roles,
         "node.id": str(node.node_id),
-        "controller.quorum.voters": ",".join(each.voter for each in nodes),
+        "controller.quorum.voters": ",".join(each.voter for each in voters),
         "controller.listener.names": "CONTROLLER",
-        "listeners": listeners,
-        "advertised.listeners": f"PLAINTEXT://{node.listener}",
+        "listeners": ",".join(listeners[role] for role in roles),
+        **({"advertised.listeners": f"PLAINTEXT://{node.listener}"} if "broker" in roles else {}),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         # Relative to the folder the broker runs in: a setting that names a log dir ends up in the metadata log.
         "log.dirs": ",".join(str(Path(node.data.name) / name) for name in node.log_dirs),

@@ -80,14 +80,14 @@ class Faults:
         return answer
 
     def _kill(self) -> None:
-        node = self._chance.choice(self._cluster.nodes)
+        node = self._chance.choice([*self._cluster.nodes, *self._cluster.controllers])
         self._log.note(f"FAULT kill -9 broker {node.node_id}")
         node.kill()
         time.sleep(self._chance.choice((0.5, 5.0)))
         self.start(node)
 
     def _stop(self) -> None:
-        node = self._chance.choice(self._cluster.nodes)
+        node = self._chance.choice([*self._cluster.nodes, *self._cluster.controllers])
         self._log.note(f"FAULT stop broker {node.node_id}")
         node.stop()
         time.sleep(self._chance.choice((0.5, 4.0)))
@@ -96,7 +96,7 @@ class Faults:
     def _roll(self) -> None:
         """Restart one broker after the other; the first time, with the release to upgrade to if there is one."""
         upgrade = None if self._is_upgraded else self._plan.upgrade
-        for node in self._cluster.nodes:
+        for node in (*self._cluster.controllers, *self._cluster.nodes):
             self._log.note(f"FAULT roll broker {node.node_id}" + (f" to {upgrade}" if upgrade else ""))
             node.stop()
             if upgrade:

@@ -44,6 +44,7 @@ class Plan:
         transaction_version: ``transaction.version`` to format with, from 4.0 on.
         upgrade: release to which the first rolling restart takes the brokers, or None.
         log_dirs: names of the log directories of each broker; the empty name is its only one.
+        controllers: number of controllers that are processes of their own; without any, the brokers are controllers.
     """
 
     kafka: str
@@ -55,6 +56,7 @@ class Plan:
     transaction_version: int | None
     upgrade: str | None = None
     log_dirs: tuple[str, ...] = ("",)
+    controllers: int = 0
 
     @property
     def early(self) -> bool:

@@ -62,13 +62,15 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
         write_json(folder / "truth.json", _truth(plan, cluster, drivers[0], log))
         log.note("FAULT stop all brokers in order")
         cluster.stop()
-        copy(cluster.nodes, folder / "copies" / "cold", log)
+        copy([*cluster.nodes, *cluster.controllers], folder / "copies" / "cold", log)
 
 
 @contextmanager
 def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
     if plan.kraft:
-        cluster = make_cluster(folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs)
+        cluster = make_cluster(
+            folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs, controllers=plan.controllers
+        )
         version = plan.transaction_version
         cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
         with running(cluster):
