@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import NamedTuple, TypeAlias
 
@@ -70,9 +70,9 @@ class Clusters:
     A log directory whose ``meta.properties`` has no cluster id belongs to the only cluster there is. If there are
     several, its cluster is unknown, and it counts as a cluster of its own.
 
-    If one broker has a partition twice, or a topic has two ids, the cluster was copied several times, or cloned. Then
-    only log directories in the same folder belong together. A topic that was deleted and recreated between the copies
-    of two brokers also has two ids, but then these brokers share the ids of other topics.
+    If two log directories of a broker are copies of one, or a topic has two ids, the cluster was copied several times,
+    or cloned. Then only log directories in the same folder belong together. A topic that was deleted and recreated
+    between the copies of two brokers also has two ids, but then these brokers share the ids of other topics.
 
     Attributes:
         ids: ids of all clusters, from ``meta.properties``.
@@ -103,15 +103,19 @@ class Clusters:
         return cls(clusters.ids, clusters.copied, *(clusters._with_topic(topic, members) for topic in topics))
 
     def _copied(self, members: Iterable[PartitionMembership]) -> Iterator[str]:
-        replicas = Counter[tuple[str, int, str, int | None]]()
+        brokers = defaultdict[tuple[str, int], dict[str | None, _LogDir]](dict)
         log_dirs = defaultdict[str, TopicLogDirs](lambda: defaultdict(lambda: defaultdict(set)))
         for member in members:
             cluster = self._uncopied_name(member.cluster_id, member.log_dir)
             if member.topic is not None and member.broker_id is not None:
-                replicas[cluster, member.broker_id, member.topic, member.partition] += 1
+                log_dir = _LogDir(member.log_dir or "", member.directory_id)
+                known = brokers[cluster, member.broker_id].setdefault(member.log_dir, log_dir)
+                known.partitions.add((member.topic, member.partition))
             if member.topic is not None and member.topic_id is not None:
                 log_dirs[cluster][member.topic][member.topic_id].add(member.log_dir)
-        yield from (cluster for (cluster, *_), count in replicas.items() if count > 1)
+        for (cluster, _), of_broker in brokers.items():
+            if any(_are_copies(*pair) for pair in combinations(of_broker.values(), 2)):
+                yield cluster
         yield from (cluster for cluster, topics in log_dirs.items() if _are_clones(topics))
 
     def _with_topic(self, topic: str, members: Iterable[PartitionMembership]) -> frozenset[str]:
@@ -137,7 +141,7 @@ class Clusters:
         name = self._uncopied_name(cluster_id, log_dir)
         if name not in self.copied or log_dir is None:
             return name
-        return f"{name} in {log_dir.rstrip('/').rpartition('/')[0]}"
+        return f"{name} in {_parent(log_dir)}"
 
     def _uncopied_name(self, cluster_id: str | None, log_dir: str | None) -> str:
         if cluster_id is not None:
@@ -158,6 +162,39 @@ class Clusters:
     def has_cluster_checks(self, name: str) -> bool:
         """Return whether there are checks across the partitions of a cluster."""
         return name in self.checked
+
+
+@dataclass(frozen=True, slots=True)
+class _LogDir:
+    """A log directory of a broker.
+
+    Attributes:
+        path: the directory.
+        directory_id: its id, None if it is unknown.
+        partitions: topics and numbers of its partitions.
+    """
+
+    path: str
+    directory_id: str | None
+    partitions: set[tuple[str, int | None]] = field(default_factory=set)
+
+
+def _are_copies(one: _LogDir, other: _LogDir) -> bool:
+    """Return whether two log directories of a broker are copies of one, rather than two of its disks.
+
+    Disks share a partition only if it was moved, or deleted and created again, while they were copied.
+    """
+    shared = len(one.partitions & other.partitions)
+    if None not in (one.directory_id, other.directory_id):
+        if one.directory_id == other.directory_id:
+            return shared > 0
+        if _parent(one.path) == _parent(other.path):
+            return False
+    return 2 * shared >= min(len(one.partitions), len(other.partitions))
+
+
+def _parent(log_dir: str) -> str:
+    return log_dir.rstrip("/").rpartition("/")[0]
 
 
 def _are_clones(topics: Mapping[str, Mapping[str, set[str | None]]]) -> bool:

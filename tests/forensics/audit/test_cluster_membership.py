@@ -73,7 +73,7 @@ def test_a_damaged_file_has_no_cluster_id(tmp_path: Path) -> None:
 
 
 def test_copies_of_different_times_are_distinguished_by_their_folders(tmp_path: Path) -> None:
-    """A broker has a partition only once, so a cluster in which it has two was copied twice."""
+    """A broker has a partition only once; if all of a log directory are there twice, the cluster was copied twice."""
     for when in ("monday", "tuesday"):
         for broker in (1, 2):
             folder = tmp_path / when / f"broker-{broker}"
@@ -109,3 +109,30 @@ def test_several_log_directories_of_a_broker_are_not_copies(tmp_path: Path) -> N
     clusters = Clusters.of(partitions)
     assert clusters.copied == frozenset()
     assert len({clusters.name_of(partition) for partition in partitions}) == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "shared", "copied"),
+    [
+        (("A" * 22, "B" * 22), 1, False),  # moved to another disk during the copy
+        (("A" * 22, "B" * 22), 3, False),
+        ((None, None), 1, False),  # before 3.7
+        ((None, None), 2, True),
+        ((None, "B" * 22), 1, False),
+        ((None, "B" * 22), 3, True),
+        (("A" * 22, "A" * 22), 1, True),  # the same disk, copied twice
+    ],
+)
+def test_disks_that_share_a_moved_partition_are_not_copies(
+    ids: tuple[str | None, str | None], shared: int, copied: bool, tmp_path: Path
+) -> None:
+    """It was copied from the first disk, moved, or deleted and created again, and copied from the second one."""
+    for disk, directory_id in zip(("disk-1", "disk-2"), ids, strict=True):
+        for number in range(3):
+            topic = f"both-{number}" if number < shared else f"{disk}-{number}"
+            _log_dir(tmp_path / "broker-1" / disk, "one", topic)
+        named = "" if directory_id is None else f"directory.id={directory_id}\n"
+        meta = tmp_path / "broker-1" / disk / "meta.properties"
+        meta.write_text(f"version=1\nnode.id=1\ncluster.id=one\n{named}", "ascii")
+    clusters = Clusters.of(partitions_under(tmp_path))
+    assert clusters.copied == ({"one"} if copied else set())
