@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from kforensics.forensics.audit.incident_kinds import IncidentKey, PlacedEvidence
+from kforensics.forensics.core.findings import Severity
 
 __all__ = ["Edges", "failovers", "links", "outages"]
 
@@ -18,6 +19,7 @@ Edges: TypeAlias = set[tuple[IncidentKey, IncidentKey]]
 FAILOVER_MS = 30_000
 # What the key of a time without a leader begins with; its last value is when that began, in ms.
 LEADERLESS = "leaderless"
+SHORTENED = ("log-missing", "checkpoint-hw-beyond-end", "replica-truncated")
 
 
 def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
@@ -41,6 +43,9 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
     # What has lost its marker is ended by that of a later transaction.
     if code in ("atomicity-marker-missing", "txn-foreign-data-absorbed"):
         yield "unended", cluster, *placed.topic_partition, placed.finding.producer_id
+    # Several replicas that lost the end of a log, and the comparison of one with another.
+    if code in SHORTENED and placed.finding.severity > Severity.INFO:
+        yield "shortened", cluster, *placed.topic_partition
     if code == "eos-offset-beyond-log":
         yield "committed", cluster, evidence.get("group"), evidence.get("committed")
     if code == "replica-divergence" and (epochs := evidence.get("leader_epochs_of_others")):

@@ -206,6 +206,29 @@ def test_markers_that_one_outage_took_are_one_incident() -> None:
     ]
 
 
+def test_replicas_that_lost_the_end_of_a_log_are_one_incident() -> None:
+    """Seen in the files of a stranger: no replica of a partition has what its high watermark says."""
+    found = next(iter(_results("classic-transaction")))
+    summary = IncidentSummary({}, AS_OF_MS)
+    short = Finding(CODES["checkpoint-hw-beyond-end"], "short", Severity.WARNING)
+    for broker in (1, 2, 3):
+        place = Place(broker, f"/{broker}", "orders", 0)
+        summary.add(replace(found, place=place, findings=(short,)))
+    compared = Finding(CODES["replica-truncated"], "compared", Severity.WARNING)
+    evidence = {"replica": "/3/orders-0", "others": ["/1/orders-0"]}
+    nowhere = Place(None, None, "orders", 0)
+    summary.add(replace(found, place=nowhere, findings=(replace(compared, evidence=evidence),)))
+    # One that is only behind, as a follower may be, joins nothing.
+    behind = replace(compared, severity=Severity.INFO, evidence={"replica": "/2/payments-0", "others": []})
+    summary.add(replace(found, place=nowhere._replace(topic="payments"), findings=(behind,)))
+    rows = summary.rows()
+    values = [dict(zip(rows.table.names, row, strict=True)) for row in rows]
+    assert [(row["kind"], row["partitions"], row["findings"]) for row in values] == [
+        ("replica-divergence", "orders-0", 4),
+        ("replica-divergence", "payments-0", 1),
+    ]
+
+
 def test_producers_of_two_clusters_stay_apart() -> None:
     found = next(iter(_results("classic-transaction")))
     summary = IncidentSummary({"/one": "1", "/two": "2"}, AS_OF_MS)
