@@ -33,6 +33,7 @@ __all__ = [
     "first_available_offset",
     "index_records",
     "matching_rows",
+    "may_be_merged",
     "with_entry",
     "with_index_location",
 ]
@@ -128,7 +129,8 @@ def aborted_entries(state: PartitionState) -> AbortedEntries:
             continue
         damage += [(number, fault) for fault in torn]
         entries = _with_faults(entries, number, base, end)
-        is_wrong = entries["ends_before_start"] | entries["outside_segment"]
+        is_merged = may_be_merged(state, entries) & (entries["last_offset"] >= end)
+        is_wrong = entries["ends_before_start"] | (entries["outside_segment"] & ~is_merged)
         usable.add(entries[~is_wrong])
         faulty.add(entries[is_wrong | entries["out_of_order"]])
         starts.add(_starts(entries))
@@ -143,6 +145,18 @@ def aborted_entries(state: PartitionState) -> AbortedEntries:
         unreadable,
         frozenset(absent),
     )
+
+
+def may_be_merged(state: PartitionState, entries: AbortedEntryArray | Row) -> Any:
+    """Return whether an index may be the one of after the cleaner merged segments, and the logs those of before.
+
+    A running broker replaced the index of the first segment, and deleted those of the others, while they were copied.
+
+    Args:
+        state: the partition.
+        entries: ABORTED_ENTRY records that end outside of their segment, or one of them.
+    """
+    return state.may_be_cleaned_in_copy & (entries["last_offset"] < state.first_uncompacted_offset)
 
 
 def _in_file_order(entries: AbortedEntryArray) -> IntArray:

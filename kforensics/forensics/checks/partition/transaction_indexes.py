@@ -25,6 +25,7 @@ from kforensics.forensics.sidecar.aborted_entries import (
     aborted_entries,
     first_available_offset,
     matching_rows,
+    may_be_merged,
     with_entry,
     with_index_location,
 )
@@ -120,10 +121,7 @@ def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
     is_ahead = (
         row["outside_segment"] and row["last_offset"] >= state.log_end_offset and may_be_live(state, row["segment"])
     )
-    # The index may be that of the cleaned segment, and the log still the one from before the cleaner merged others in.
-    is_merged = (
-        row["outside_segment"] and state.may_be_cleaned_in_copy and row["last_offset"] < state.first_uncompacted_offset
-    )
+    is_merged = row["outside_segment"] and may_be_merged(state, row)
     finding = state.finding(
         CODES["txnindex-corrupt"],
         f"{_entry(row)} {phrase}.",

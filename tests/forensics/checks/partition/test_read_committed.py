@@ -89,6 +89,23 @@ def test_an_index_may_be_from_before_the_cleaner_removed_the_marker(
     assert dict(key_facts(found_in(folder.parent)))[MISMATCH] == severity
 
 
+MERGED = {0: "D 1 0 0-1 @0-1 T; M 1 0 A 1 @2", 3: "D 1 0 2-3 @3-4 T; M 1 0 A 1 @5; plain @6", 7: "plain @7"}
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "first_dirty", "severity"),
+    [(False, 7, None), (True, 7, Severity.CRITICAL), (False, None, Severity.CRITICAL), (False, 3, None)],
+    ids=["cleaned meanwhile", "stopped", "never cleaned", "its checkpoint copied before"],
+)
+def test_an_entry_may_be_in_the_index_of_the_segment_that_the_cleaner_merged_its_own_into(
+    tmp_path: Path, *, clean_shutdown: bool, first_dirty: int | None, severity: Severity | None
+) -> None:
+    """A copy of a running broker of 4.1.1 had the logs of before, the index of after, and no index of the other."""
+    index = {0: [(1, 0, 2, 3), (1, 3, 5, 6)], 3: None}
+    folder = forge(tmp_path, MERGED, first_dirty=first_dirty, clean_shutdown=clean_shutdown, txnindex=index)
+    assert dict(key_facts(found_in(folder.parent))).get(MISSING) == severity
+
+
 def test_18_data_without_an_entry_is_shown(tmp_path: Path) -> None:
     folder = forge(tmp_path, NESTED, txnindex={0: [(1, 0, 3, 4)]})
     missing, mismatch = found_in(tmp_path)
