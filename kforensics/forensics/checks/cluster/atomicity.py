@@ -177,13 +177,16 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     data = "It has no open data here" if opened is None else f"Its data from offset {opened} is open"
     cause = missing_marker_cause(cluster, markers, row, is_open=opened is not None)
     is_gone = DELETED_AT in cause.evidence
+    # If an election explains the loss of an ABORT, and no data is left to abort, consumers read what they should.
+    is_idle = transaction is None and row["status"] == State.COMPLETE_ABORT and bool(cause.evidence)
+    severity = None if (is_covered or is_old) and not is_idle else Severity.WARNING
     return cluster.at_partition(
         row["partition"],
         CODES["atomicity-marker-missing"],
         f"{cause.sentence} {data}.",
         offsets=None if opened is None else (opened, opened),
         producer=(row["producer_id"], row["marker_epoch"]),
-        severity=Severity.INFO if is_gone else None if is_covered or is_old else Severity.WARNING,
+        severity=Severity.INFO if is_gone else severity,
         evidence={
             "transactional_id": cluster.id_name(row),
             "completed_ms": row["completed"],

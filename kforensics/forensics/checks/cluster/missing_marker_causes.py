@@ -55,8 +55,12 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     loss = _loss_since(cluster, markers, row["decided"])
     # What is known to be lost explains more than a time without a leader before or after, if clocks differ.
     skew = 0 if loss else cluster.rules.clock_skew_ms
-    if (leaderless := cluster.leaderless(markers, row["completed"], skew)) is not None:
-        is_within = cluster.leaderless(markers, row["completed"], 0) is not None
+    leaderless = cluster.leaderless(markers, row["completed"], skew)
+    is_within = cluster.leaderless(markers, row["completed"], 0) is not None
+    election = cluster.cut_off_by(markers, row["decided"])
+    # An unclean election that ends a time without a leader just after the transaction explains more than that time.
+    is_cut_off = leaderless is not None and not is_within and election is not None and leaderless[1] == election
+    if leaderless is not None and not is_cut_off:
         return _without_leader(leaderless, partition, f"{transaction} ({producer}, {completed})", is_within=is_within)
     if loss is not None:
         return MissingMarkerCause(
@@ -65,7 +69,7 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
             {"elected_at": loss.timestamp, "leader_epoch": loss.leader_epoch},
             "records lost in an unclean election: likely",
         )
-    if (election := cluster.cut_off_by(markers, row["decided"])) is not None:
+    if election is not None:
         return MissingMarkerCause(
             f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
             f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "

@@ -265,13 +265,14 @@ def test_the_topic_was_deleted_after_the_transaction_had_begun(
     assert ("was deleted at" in finding.message) is (severity is Severity.INFO)
 
 
-def _with_elections(folder: Path, *elections: Election) -> Finding:
+def _with_elections(folder: Path, *elections: Election, state: str = "Commit", log: str = "plain @0-0") -> Finding:
     """Return the finding about ``p-1``, which has no marker of a transaction decided at 20 and completed at 30."""
-    forge_coordinator(folder, "a Empty 1 0 t 0" + decided(0, 0))
-    forge_data(folder, everything(0) | {"p-1": "plain @0-0"})
+    forge_coordinator(folder, "a Empty 1 0 t 0" + decided(0, 0, state=state))
+    forge_data(folder, everything(0, state[0]) | {"p-1": log})
     cluster = cluster_under(folder, as_of_ms=SOON + HOUR)
     (replica,) = (markers for markers in cluster.marker_join.by_partition.values() if markers.name == ("p", 1))
-    (placed,) = found_in(cluster.with_elections({(replica.topic_id or "", 1): elections}, [replica]))
+    found = found_in(cluster.with_elections({(replica.topic_id or "", 1): elections}, [replica]))
+    (placed,) = (each for each in found if " T" not in log or each.finding.code.name == "atomicity-marker-missing")
     evidence = PlacedEvidence("c", placed.place, "", placed.finding)
     epoch = placed.finding.evidence.get("leader_epoch")
     assert (("led", "c", "p", 1, epoch) in links(evidence, key_of(evidence))) is (epoch is not None)
@@ -293,6 +294,36 @@ def test_an_unclean_election_took_the_marker(
     assert ("log truncated after an unclean election: likely" in finding.benign) is is_cause
     assert finding.evidence.get("leader_epoch") == (5 if is_cause else None)
     assert finding.evidence.get("elected_at") == (NOW + 20 if is_cause else None)
+
+
+@pytest.mark.parametrize(
+    ("lost", "decision", "log", "severity"),
+    [
+        (True, "Abort", "plain @0-0", Severity.WARNING),
+        (True, "Commit", "plain @0-0", Severity.CRITICAL),
+        (True, "Abort", "D 1 0 0-0 @0 T", Severity.CRITICAL),
+        (False, "Abort", "plain @0-0", Severity.CRITICAL),
+    ],
+    ids=["nothing left to abort", "committed elsewhere", "open", "nothing explains it"],
+)
+def test_the_loss_of_an_abort_that_has_no_effect_is_a_warning(
+    *, lost: bool, decision: str, log: str, severity: Severity, tmp_path: Path
+) -> None:
+    """Seen after unclean elections of 4.3.1: transactions that were to be aborted were lost whole."""
+    elections = [Election(5, 2, NOW + 20, (1,), is_unclean=True, predecessor=1)] if lost else []
+    assert _with_elections(tmp_path, *elections, state=decision, log=log).severity is severity
+
+
+@pytest.mark.parametrize(("leader", "is_cut_off"), [(2, True), (1, False)], ids=["another broker", "the same broker"])
+def test_an_unclean_election_after_a_time_without_a_leader_took_the_marker(
+    *, leader: int, is_cut_off: bool, tmp_path: Path
+) -> None:
+    """The transaction of a cluster of 4.3.1 was completed four seconds before its partition lost its leader."""
+    lost = Election(4, -1, NOW + 4_030, (1,), is_unclean=False, predecessor=1)
+    elected = Election(5, leader, NOW + 5_030, (1,), is_unclean=True, predecessor=1)
+    finding = _with_elections(tmp_path, lost, elected)
+    assert ("cut off the marker" in finding.message) is is_cut_off
+    assert ("if clocks differ" in finding.message) is not is_cut_off
 
 
 @pytest.mark.parametrize(
