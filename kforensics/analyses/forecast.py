@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from kforensics.analyses.find_files import Notify, find_files
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.elections import Candidate, candidates
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
-from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
-from kforensics.forensics.forecast.release_limits import release_numbers, rules_of
+from kforensics.forensics.forecast.next_start import forecast_start
+from kforensics.forensics.forecast.release_limits import release_numbers
+from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, partitions_of
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
@@ -32,10 +34,10 @@ def known_release(release: str | None) -> str | None:
         numbers = release_numbers(release)
     except ValueError:
         raise UsageError(f"--release {release!r} is not a release of Kafka, such as 4.4.0") from None
-    try:
-        rules_of(numbers)
-    except ValueError as error:
-        raise UsageError(f"--release {release}: {error}") from None
+    # What an older one accepts of the metadata of a newer one is not known.
+    if numbers < min(KNOWN):
+        oldest = release_name(min(KNOWN))
+        raise UsageError(f"--release {release}: starts of releases before {oldest} are not forecast")
     return release
 
 

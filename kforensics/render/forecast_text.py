@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
+from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
 from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
-from kforensics.forensics.forecast.next_start import STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.metadata.metadata_versions import release_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen
@@ -29,7 +29,7 @@ Found = tuple[PartitionForecast | None, Effect]
 
 def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     """Yield a forecast as text."""
-    node = "broker" if forecast.node_id is None else f"broker {forecast.node_id}"
+    node = _kind(forecast) if forecast.node_id is None else f"{_kind(forecast)} {forecast.node_id}"
     where = printable(", ".join(forecast.log_dirs))
     every = [pair for pair in forecast.all_effects() if pair[1].kind != HOUSEKEEPING]
     release = "" if forecast.release is None else f", release {release_name(forecast.release)}"
@@ -54,6 +54,13 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield Line(f"  {number}. {printable(text)}", hang=5)
         if command:
             yield Line(f"     $ {printable(command)}", "command")
+
+
+def _kind(forecast: BrokerForecast) -> str:
+    """Return whether the node is a broker, or a controller only."""
+    metadata, node_id = forecast.metadata, forecast.node_id
+    is_controller = metadata is not None and node_id in metadata.controllers and node_id not in metadata.image.brokers
+    return "controller" if is_controller else "broker"
 
 
 def candidate_lines(candidate: Candidate) -> Iterator[str]:

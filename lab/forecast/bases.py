@@ -70,6 +70,10 @@ BASES = (
     Base("4.4.0", "dynamic"),
     Base("3.9.1", "stopped"),
     Base("3.9.1", "killed"),
+    Base("3.6.2", "stopped"),
+    Base("3.6.2", "killed"),
+    Base("3.7.2", "stopped"),
+    Base("3.8.1", "stopped"),
 )
 
 

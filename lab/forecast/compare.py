@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.effects import Effect
-from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast
+from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, NOT_KNOWN
 
 OUTCOMES = {"started": "starts", "refused": "refuses", "ended": "refuses", "hung": "hangs"}
 # A start removes these only if it has a reason, and makes none of them.
@@ -73,7 +74,11 @@ def stray_differences(forecast: BrokerForecast, files: dict[str, str]) -> list[s
     }
     unknown = {Path(each.folder or "").name for each in forecast.partitions if each.fate == NOT_KNOWN}
     made = {name.rpartition("/")[2] for name in made} - unknown
-    return [] if made == named else [f"strays {sorted(named)} instead of {sorted(made)}"]
+    deleted = {name.split(".*")[0] for name, kind in files.items() if name.endswith("-delete/") and kind == "created"}
+    deleted -= unknown
+    gone = {Path(each.folder).name for each in forecast.partitions if each.fate == DELETED_AS_STRAY and each.folder}
+    wrong = [] if made == named else [f"strays {sorted(named)} instead of {sorted(made)}"]
+    return wrong if deleted == gone else [*wrong, f"deletes {sorted(gone)} instead of {sorted(deleted)}"]
 
 
 def load_differences(forecast: BrokerForecast, truth: dict[str, Any], data: Path) -> list[str]:

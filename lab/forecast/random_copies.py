@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kforensics.analyses.forecast import known_release
-from kforensics.forensics.forecast.next_start import BrokerForecast, forecast_start
+from kforensics.forensics.forecast.broker_forecast import BrokerForecast
+from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import Base
 from lab.forecast.compare import file_differences, load_differences
 from lab.forecast.start import LOADED, Slot, run

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from kforensics.forensics.core.commands import BOOTSTRAP
 from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
 from kforensics.forensics.forecast.index_limits import FULL
-from kforensics.forensics.forecast.next_start import NOT_KNOWN, STARTS, BrokerForecast, PartitionForecast
+from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
@@ -49,10 +50,13 @@ SEVERITIES = {
     "promoted": Severity.WARNING,
     "marker-removed": Severity.WARNING,
     "not-known": Severity.WARNING,
+    "stray-deleted": Severity.CRITICAL,
     "offline": Severity.CRITICAL,
     "nothing-served": Severity.CRITICAL,
     "without-leader": Severity.CRITICAL,
 }
+# Effects of a wrong or missing topic id.
+STRAYS = ("stray", "stray-deleted", "nothing-served")
 FATES = {"stray": Severity.ERROR, "unserved": Severity.WARNING, "offline": Severity.CRITICAL}
 
 
@@ -125,7 +129,7 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
     """
     steps: list[Remedy | None] = [_of_refusal(refusal) for refusal in forecast.refusals]
     every = list(forecast.all_effects())
-    steps += [_of_effect(effect) for _, effect in every if effect.kind in ("stray", "nothing-served")]
+    steps += [_of_effect(effect) for _, effect in every if effect.kind in STRAYS]
     for kind, text in BY_KIND.items():
         log_dirs = dict.fromkeys(
             part.log_dir
@@ -181,6 +185,11 @@ def _of_refusal(refusal: LoadRefusedError) -> Remedy:
         return Remedy(refusal.remedy, refusal.command)
     path = shlex.quote(refusal.path)
     name = refusal.path.rpartition("/")[2]
+    if name.endswith("-future"):
+        text = (
+            "Move the -future folder away. If it is the only folder of its partition, give it the name of that instead."
+        )
+        return Remedy(text, f"mv {path} /path/outside/")
     if refusal.is_foreign:
         return Remedy(f"Move {name} out of the log directory.", f"mv {path} /path/outside/")
     if name.endswith("-checkpoint"):

@@ -10,10 +10,11 @@ from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedEr
 from kforensics.forensics.forecast.log_directory import META, LogDirectory
 from kforensics.forensics.forecast.metadata_loading import UNACKNOWLEDGED, LoadedMetadata
 
-__all__ = ["identity_fault", "is_reserved", "registration_fault"]
+__all__ = ["UNFORMATTED", "UNREADABLE", "identity_fault", "is_reserved", "registration_fault"]
 
 # Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
 RESERVED = 100
+UNREADABLE = "No readable meta.properties files found."
 UNFORMATTED = "No `meta.properties` found in {} (have you run `kafka-storage.sh` to format the directory?)"
 
 
@@ -48,7 +49,8 @@ def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMeta
         if meta is None or meta.node_id is None:
             continue
         registered = metadata.directories.get(meta.directory_id or "")
-        if registered is None and metadata.voters is not None and len(metadata.voters) == 1:
+        is_broker = meta.node_id in metadata.image.brokers  # perhaps without being a controller
+        if registered is None and not is_broker and metadata.voters is not None and len(metadata.voters) == 1:
             registered = metadata.voters[0]
         if registered is not None and registered != meta.node_id:
             message = f"Stored node id {meta.node_id} doesn't match previous node id {registered} in {path}."

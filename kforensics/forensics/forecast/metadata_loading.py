@@ -32,10 +32,13 @@ from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.state.json_state import QuorumState, read_quorum_state
 
 __all__ = [
+    "DELETED_AS_STRAY",
     "GONE",
+    "NOT_KNOWN",
     "SERVED",
     "STRAY",
     "UNACKNOWLEDGED",
+    "UNREPLAYED",
     "UNSERVED",
     "LoadedMetadata",
     "fate_of",
@@ -46,7 +49,11 @@ __all__ = [
 
 # What becomes of a folder.
 SERVED, STRAY, GONE, UNSERVED = "served", "stray", "deleted", "unserved"
+# Of releases before 3.7, which delete what later ones make stray.
+DELETED_AS_STRAY = "stray-deleted"
+NOT_KNOWN = "not known"
 
+UNREPLAYED = "Unable to replay"
 UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
 # How a broker ends for which no controller is elected, after ``initial.broker.registration.timeout.ms``.
@@ -101,19 +108,26 @@ class LoadedMetadata:
         return IndexLimits.of(self.image.configs.get((TOPIC, topic), {}))
 
 
-def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
+def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = False) -> LoadedMetadata:
     """Return what a broker reads from a copy of the metadata log.
 
     Args:
         folder: the folder ``__cluster_metadata-0``.
         node_id: id of the broker, None if it is not known.
+        clears_state: whether the release clears a quorum state that it cannot read, as those before 3.8 do.
 
     Raises:
         LoadRefusedError: the broker ends.
         InputError: a file cannot be read.
     """
     children = {entry.name: entry for entry in folders_of(folder).children(folder)}
-    voters = _voters(f"{folder}/quorum-state") if "quorum-state" in children else None
+    has_state = "quorum-state" in children
+    try:
+        voters = _voters(f"{folder}/quorum-state") if has_state else None
+    except LoadRefusedError:
+        if not clears_state:
+            raise
+        voters, has_state = None, False
     metadata = LoadedMetadata(folder, voters=voters)
     loaded = load_log(folder, 0, 0, clean=False)
     metadata.effects = [effect for effect in loaded.effects if effect.kind == "truncated"]
@@ -126,7 +140,7 @@ def load_metadata(folder: str, node_id: int | None) -> LoadedMetadata:
         raise LoadRefusedError(ILLEGAL_STATE, message, folder)
     start, snapshot = (newest[0], newest[2]) if newest else (0, None)
     if snapshot is not None:
-        is_dynamic = voters is None and "quorum-state" in children
+        is_dynamic = voters is None and has_state
         metadata.lost = _check_snapshot(snapshot, is_dynamic=is_dynamic)
     log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
@@ -193,7 +207,7 @@ def why_stray(folder: PartitionFolder, metadata: LoadedMetadata | None) -> str:
 def _fault(metadata: LoadedMetadata, replay: ImageReplay, record: LogRecord, node_id: int | None) -> str | None:
     """Return why the record that was just applied ends the broker, None if it does not."""
     if metadata.lost is not None and replay.faults:
-        return f"Unable to replay {record.kind}: what it changes is not in the torn snapshot"
+        return f"{UNREPLAYED} {record.kind}: what it changes is not in the torn snapshot"
     # A controller cannot go back to the offset before a snapshot that it has loaded.
     if replay.snapshot and record.offset == replay.start and record.kind == "BeginTransactionRecord":
         voters = metadata.voters or tuple(voter["voterId"] for voter in replay.voters)

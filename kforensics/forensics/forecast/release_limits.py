@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 # The releases whose starts were recorded case by case; others follow the nearest older one.
-RULES = ("3.9", "4.4")
+RULES = ("3.3", "3.7", "4.4")
 
 CONFIG = "org.apache.kafka.common.config.ConfigException"
 PARSE = "org.apache.kafka.server.common.serialization.MetadataParseException"
@@ -70,13 +70,10 @@ def release_numbers(release: str) -> Release:
 def rules_of(release: Release | None) -> str:
     """Return the release whose rules of loading logs count, the newest if the release is unknown.
 
-    Raises:
-        ValueError: the starts of so old a release are not forecast.
+    Releases before the first whose starts were recorded follow that one.
     """
-    older = [each for each in RULES if release is None or release_numbers(each) <= release]
-    if not older:
-        raise ValueError(f"starts of releases before {RULES[0]} are not forecast")
-    return older[-1]
+    older = (each for each in reversed(RULES) if release is None or release_numbers(each) <= release)
+    return next(older, RULES[0])
 
 
 def unreadable_metadata(

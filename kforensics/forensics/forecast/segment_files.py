@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 EPOCHS = "leader-epoch-checkpoint"
-# Of the releases whose rules are known.
-ONE_BYTE_VERSIONS = ("3.9",)
+# Of the releases whose rules are known: up to 4.3 only the first byte of the version of an entry is read.
+ONE_BYTE_VERSIONS = ("3.3", "3.7")
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 
 

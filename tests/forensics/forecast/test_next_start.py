@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import kforensics
-from kforensics.analyses.forecast import known_release
+from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING
-from kforensics.forensics.forecast.next_start import NOT_KNOWN, BrokerForecast, forecast_start
+from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
+from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import BASES, DATA, Base, unpack
 from lab.forecast.cases import Case, cases_of
 from lab.forecast.compare import differences, file_differences, load_differences
@@ -36,7 +37,7 @@ def _forecast(base: Base, case: Case, pristine: Path, folder: Path) -> BrokerFor
     shutil.copytree(pristine, folder)
     case.doctor(folder)
     log_dirs = [str(folder / name) if name else str(folder) for name in base.log_dirs]
-    return forecast_start(log_dirs, known_release(base.release))
+    return forecast_start(log_dirs, base.release)
 
 
 def _snapshot_differences(forecast: BrokerForecast, case: Case, truth: dict[str, Any], data: Path) -> list[str]:

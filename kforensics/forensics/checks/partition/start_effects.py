@@ -16,6 +16,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.forecast.broker_forecast import CREATED, PartitionForecast
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.index_limits import NO_LIMITS, check_indexes
@@ -27,8 +28,9 @@ from kforensics.forensics.forecast.log_directory import (
     PartitionFolder,
     read_log_directory,
 )
-from kforensics.forensics.forecast.metadata_loading import STRAY, fate_of, metadata_beside, why_stray
-from kforensics.forensics.forecast.next_start import CREATED, PartitionForecast, forecast_start
+from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, STRAY, metadata_beside, why_stray
+from kforensics.forensics.forecast.next_start import forecast_start
+from kforensics.forensics.forecast.older_releases import fate_in_its_release
 from kforensics.forensics.forecast.segment_files import (
     PartitionFiles,
     check_epochs,
@@ -70,7 +72,7 @@ CODES = by_name(
         why=(
             "A broker renames a folder to -stray if its topic id is missing or unknown to the metadata, or if the "
             "metadata assigns the partition to other brokers. It then serves an empty partition in its place, or "
-            "copies it from the leader. Its log contains one warning of that."
+            "copies it from the leader, and logs one warning. Before 3.7 it deletes the folder, without a word."
         ),
         benign="The folder was put there on purpose. If the metadata log shows that the topic was deleted: info.",
     ),
@@ -151,9 +153,11 @@ CODES = by_name(
     ),
 )
 # The release that starts is not known; this one refuses less than later ones.
-OLDEST = "3.9"
+OLDEST = "3.7"
 # Folders that a start loads, too.
 BESIDE = ("stray", "future")
+# What it does to a folder that the metadata does not assign to the broker.
+DOES = {STRAY: "renames the folder to -stray", DELETED_AS_STRAY: "deletes the folder, as releases before 3.7 do"}
 # Files whose names a broker reads as numbers.
 NUMBERED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # What has a code of its own that says the same.
@@ -209,13 +213,13 @@ def _first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
     entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
     for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
         name = parse_folder_name(entry.name)
-        if name is not None and name.state == LIVE and _has_log(entry.path):
+        if name is not None and name.state == LIVE and _has(entry.path, ".log"):
             return entry.path.rstrip("/")
     return None
 
 
-def _has_log(folder: str) -> bool:
-    return any(entry.name.endswith(".log") for entry in folders_of(folder).children(folder))
+def _has(folder: str, end: str) -> bool:
+    return any(entry.name.endswith(end) for entry in folders_of(folder).children(folder))
 
 
 # A log directory.
@@ -253,7 +257,7 @@ def _is_lost(directory: LogDirectory, created: PartitionForecast | None) -> bool
     key = created.topic, created.partition
     had_data = any(offsets.get(key, 0) > 0 for offsets in directory.checkpoints.values())
     try:
-        return had_data and not _has_log(f"{created.log_dir}/{created.name}")
+        return had_data and not _has(f"{created.log_dir}/{created.name}", ".log")
     except InputError:
         return had_data
 
@@ -291,21 +295,18 @@ def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
     metadata, node_id = metadata_beside(state.partition), state.partition.place.broker_id
     if metadata is None or metadata.lost or node_id not in metadata.image.brokers:
         return None
-    if fate_of(folder, metadata, node_id) != STRAY or (folder.topic_id is None and _has(folder, "partition.metadata")):
+    fate = fate_in_its_release(folder, metadata, node_id)
+    if fate not in DOES or (folder.topic_id is None and _has(folder.path, "partition.metadata")):
         return None
     topic = metadata.image.topic_named(folder.name.topic)
     assigned = topic.partitions.get(folder.name.partition) if topic else None
     is_only = assigned is not None and assigned.replicas == (node_id,)
-    message = f"The next start renames the folder to -stray: {why_stray(folder, metadata)}."
+    message = f"The next start {DOES[fate]}: {why_stray(folder, metadata)}."
     if is_only:
         message += " The broker has the only replica, and serves an empty partition in its place."
     severity = Severity.INFO if folder.topic_id in metadata.removed else Severity.CRITICAL if is_only else None
     finding = state.finding(CODES["start-stray"], message, severity=severity)
     return replace(finding, path=f"{folder.path.rstrip('/')}/partition.metadata")
-
-
-def _has(folder: PartitionFolder, name: str) -> bool:
-    return any(entry.name == name for entry in folders_of(folder.path).children(folder.path))
 
 
 def _of_log(state: PartitionState) -> Iterator[Effect]:

@@ -126,6 +126,19 @@ def test_a_stray_without_other_replicas_is_critical(pristine: Path, tmp_path: Pa
     assert f"`kforensics forecast {tmp_path}/data`" in (finding.remedy or "")
 
 
+@pytest.mark.parametrize(
+    ("release", "does"), [("3.6.2", "deletes the folder"), ("3.9.1", "renames the folder to -stray")]
+)
+def test_releases_before_stray_folders_delete_what_they_are_not_assigned(
+    release: str, does: str, tmp_path: Path
+) -> None:
+    unpack(next(base for base in BASES if base.name == f"{release}-stopped"), tmp_path)
+    next(case for case in cases_of("stopped") if case.name == "folder-unknown-partition").doctor(tmp_path / "data")
+    ((finding,),) = _found(tmp_path / "data").values()
+    assert finding.code.name == "start-stray"
+    assert f"The next start {does}" in finding.message
+
+
 def test_a_foreign_folder_is_to_be_moved_away(pristine: Path, tmp_path: Path) -> None:
     folder = _doctored("folder-backup", pristine, tmp_path / "data")
     found = _found(folder)

@@ -1,0 +1,225 @@
+"""What becomes of each partition at the next start: served, stray, deleted, created, or without a leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kforensics.forensics.forecast.broker_forecast import (
+    CREATED,
+    FUTURE,
+    OFFLINE,
+    REFUSES,
+    WITHOUT_LEADER,
+    BrokerForecast,
+    PartitionForecast,
+)
+from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.identity import is_reserved
+from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, LogDirectory, PartitionFolder
+from kforensics.forensics.forecast.metadata_loading import (
+    DELETED_AS_STRAY,
+    GONE,
+    NOT_KNOWN,
+    SERVED,
+    STRAY,
+    UNSERVED,
+    LoadedMetadata,
+    fate_of,
+    why_stray,
+)
+from kforensics.forensics.forecast.older_releases import fate_before_strays
+from kforensics.forensics.metadata.topic_image import PartitionRegistration
+
+__all__ = ["PartitionFates", "lose_marker"]
+
+CREATED_AGAIN, TOPIC_DELETED = "created-again", "topic-deleted"
+FILE_EXISTS = "java.nio.file.FileAlreadyExistsException"
+OUT_OF_SERVICE = (STRAY, DELETED_AS_STRAY)
+
+
+def lose_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -> None:
+    """Add that a start that fails while logs are loaded removes the marker of the clean shutdown."""
+    if any(directory.clean for directory in directories):
+        detail = "the start that fails removes the marker of the clean shutdown; the next one recovers all logs"
+        forecast.effects.append(Effect("marker-removed", detail, silent=True))
+
+
+@dataclass(slots=True)
+class PartitionFates:
+    """Decides what becomes of the partitions of a broker whose logs were loaded.
+
+    Attributes:
+        directories: its log directories.
+        forecast: takes the partitions, and what is found about them.
+        loads: the partitions with their log directories and folders.
+        offline: log directories that fail.
+        is_before_strays: whether the release is older than 3.7, which deletes what later ones make stray.
+    """
+
+    directories: list[LogDirectory]
+    forecast: BrokerForecast
+    loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]]
+    offline: set[str]
+    is_before_strays: bool = False
+
+    def assign(self) -> None:
+        """Add the partitions with their fates to the forecast."""
+        metadata, forecast = self.forecast.metadata, self.forecast
+        for _, partition, folder in self.loads:
+            partition.fate = self._fate(partition, folder)
+            self._add_effects(partition, folder)
+            forecast.partitions.append(partition)
+        if metadata is not None and self._is_replaceable():
+            self._leave_open(metadata)
+        elif metadata is not None:
+            self._create_missing(metadata)
+            self._find_leaderless(metadata)
+
+    def _fate(self, partition: PartitionForecast, folder: PartitionFolder) -> str:
+        metadata, node_id = self.forecast.metadata, self.forecast.node_id
+        if partition.log_dir in self.offline:
+            return OFFLINE
+        fate = fate_of(folder, metadata, node_id)
+        if metadata is not None and self.is_before_strays:
+            fate = fate_before_strays(fate, folder, metadata, node_id)
+        is_open = fate in OUT_OF_SERVICE and folder.name.state == "live" and self._is_replaceable()
+        return NOT_KNOWN if is_open else fate
+
+    def _add_effects(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
+        if partition.fate == OFFLINE:
+            partition.loaded, partition.effects = None, []
+        if partition.fate in OUT_OF_SERVICE and folder.name.state == "live":
+            partition.effects.append(self._stray_effect(partition, folder))
+        if folder.name.state == "stray":
+            # The recovery point is that of the partition in service.
+            partition.effects = [effect for effect in partition.effects if effect.kind != "short-log"]
+        if partition.fate == GONE:
+            # Its log is not recovered, and the checkpoints are about the partition that replaced it.
+            detail = "the folder is deleted a minute after the start"
+            partition.loaded, partition.effects = None, [Effect("deleted", detail, silent=True, path=folder.path)]
+        if partition.fate == SERVED and folder.name.state == "future":
+            self._promote(partition, folder)
+
+    def _leave_open(self, metadata: LoadedMetadata) -> None:
+        """Say what other controllers decide about."""
+        detail = f"{metadata.lost}: without another controller every partition becomes stray, with one none does"
+        if not metadata.folder:
+            self.forecast.outcome = NOT_KNOWN
+            detail += "; as the only voter of a dynamic quorum, it finds no controller and ends"
+        self.forecast.effects.append(Effect("not-known", detail))
+
+    def _is_replaceable(self) -> bool:
+        """Whether metadata is missing here that other controllers may have."""
+        metadata = self.forecast.metadata
+        return metadata is not None and metadata.lost is not None and metadata.voters != (self.forecast.node_id,)
+
+    def _promote(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
+        others = (other for _, other, each in self.loads if each.name.state == "live")
+        if any(other.name == partition.name for other in others):
+            partition.fate = FUTURE
+        elif self.is_before_strays:
+            message = f"{folder.path} -> {partition.log_dir}/{partition.name}: Directory not empty"
+            self._refuse(LoadRefusedError(FILE_SYSTEM, message, folder.path, is_storage=True))
+        else:
+            detail = f"the folder is renamed to {partition.name} and served as it is: no other replica is here"
+            partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
+
+    def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
+        goes = partition.fate == DELETED_AS_STRAY
+        what = (
+            "renamed to -delete, and deleted a minute after the start"
+            if goes
+            else "renamed to -stray and out of service"
+        )
+        detail = f"{what}: {why_stray(folder, self.forecast.metadata)}"
+        if self._is_deleted(folder):
+            return Effect(TOPIC_DELETED, detail, silent=goes, path=folder.path)
+        size = partition.loaded.log_end - partition.loaded.log_start if partition.loaded else None
+        return Effect(partition.fate, detail, silent=goes, records=size, path=folder.path)
+
+    def _is_deleted(self, folder: PartitionFolder) -> bool:
+        """Whether the metadata log shows that the topic of a folder was deleted."""
+        return self.forecast.metadata is not None and folder.topic_id in self.forecast.metadata.removed
+
+    def _create_missing(self, metadata: LoadedMetadata) -> None:
+        kept = (SERVED, OFFLINE)
+        there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
+        again = {part.name for _, part, folder in self.loads if self._is_deleted(folder)}
+        for name, number, assigned in metadata.image.partitions():
+            if self.forecast.node_id not in assigned.replicas or (name, number) in there:
+                continue
+            if self._is_elsewhere(metadata, assigned):
+                continue
+            directory = self.directories[0]
+            log_dir = directory.path
+            if f"{name}-{number}" in directory.files:
+                path = f"{log_dir}/{name}-{number}"
+                self._refuse(LoadRefusedError(FILE_EXISTS, path, path, is_storage=True))
+            created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
+            then = "it is served empty" if len(assigned.replicas) == 1 else "it is copied from the leader"
+            if f"{name}-{number}" in again:
+                created.effects.append(Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True))
+            else:
+                created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
+            self.forecast.partitions.append(created)
+
+    def _refuse(self, refusal: LoadRefusedError) -> None:
+        """Fail a log directory after the logs were loaded."""
+        self.forecast.refusals.append(refusal)
+        if len(self.directories) == 1:
+            self.forecast.outcome = REFUSES
+            lose_marker(self.forecast, self.directories)
+
+    def _find_leaderless(self, metadata: LoadedMetadata) -> None:
+        """Find partitions without a leader: their directory is unknown, or the broker cannot apply the metadata."""
+        ids = {each.meta.directory_id for each in self.directories if each.meta is not None and each.meta.directory_id}
+        changed = not self._are_registered(metadata)
+        fault = self._publishing_fault(metadata)
+        if fault is not None:
+            self.forecast.effects.append(fault)
+        for partition in self.forecast.partitions:
+            if partition.fate not in (SERVED, CREATED):
+                continue
+            assigned = self._assigned_directory(metadata, partition)
+            if fault is not None:
+                partition.fate = NOT_KNOWN
+            elif assigned is not None and not is_reserved(assigned) and assigned not in ids and changed:
+                partition.fate = WITHOUT_LEADER
+                detail = (
+                    f"the metadata has it in the directory {assigned}, which no log directory is: it has no leader here"
+                )
+                partition.effects = [Effect("without-leader", detail, silent=True)]
+
+    def _are_registered(self, metadata: LoadedMetadata) -> bool:
+        """Whether the metadata has the directory ids of all log directories."""
+        metas = [each.meta for each in self.directories]
+        return all(meta is not None and meta.directory_id in metadata.directories for meta in metas)
+
+    def _is_elsewhere(self, metadata: LoadedMetadata, assigned: PartitionRegistration) -> bool:
+        """Whether a partition is in a log directory of the broker that the caller has not named."""
+        place = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
+        ids = {each.meta.directory_id for each in self.directories if each.meta is not None}
+        if place is None or is_reserved(place) or place in ids or not self._are_registered(metadata):
+            return False
+        return metadata.directories.get(place) == self.forecast.node_id
+
+    def _assigned_directory(self, metadata: LoadedMetadata, partition: PartitionForecast) -> str | None:
+        topic = metadata.image.topic_named(partition.topic)
+        assigned = topic.partitions.get(partition.partition) if topic else None
+        if assigned is None:
+            return None
+        return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
+
+    def _publishing_fault(self, metadata: LoadedMetadata) -> Effect | None:
+        """Return the effect of a folder with the topic id of another topic: the metadata cannot be applied."""
+        for _, partition, folder in self.loads:
+            topic = metadata.image.topic_named(partition.topic)
+            expected = topic.topic_id if topic and partition.partition in topic.partitions else None
+            if partition.fate == UNSERVED and folder.name.state == "live" and expected not in (None, folder.topic_id):
+                detail = (
+                    f"{folder.path}/partition.metadata has the topic id of {metadata.topic_name(folder.topic_id)}:"
+                    " the broker stops applying the metadata there, and most or all partitions have no leader"
+                )
+                return Effect("nothing-served", detail, path=f"{folder.path}/partition.metadata")
+        return None
