@@ -151,6 +151,8 @@ def _folder_cases() -> Iterator[Case]:
     yield Case("deleted-folder", _rename("plain-0", f"plain-0.{_UUID}-delete"))
     yield Case("deleted-folder-beside", _copy("plain-0", f"plain-0.{_UUID}-delete"))
     yield Case("deleted-folder-of-shorter-log", _copy("open-0", f"plain-0.{_UUID}-delete"))
+    zeros = _append(f"plain-0.{_UUID}-delete/*.log", bytes(100))
+    yield Case("deleted-folder-with-zero-tail", _chain(_copy("single-0", f"plain-0.{_UUID}-delete"), zeros))
     yield Case("stray-folder", _rename("plain-0", f"plain-0.{_UUID}-stray"))
     yield Case("stray-folder-beside", _copy("plain-0", f"plain-0.{_UUID}-stray"))
     yield Case("stray-folder-of-shorter-log", _copy("open-0", f"plain-0.{_UUID}-stray"))

@@ -61,7 +61,7 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
         recovery_point: from the checkpoint, 0 without an entry.
         log_start: from the checkpoint, 0 without an entry, None without the file.
         clean: whether the log directory has the marker of a clean shutdown.
-        is_deleted: whether the folder is marked for deletion, whose log is not recovered.
+        is_deleted: whether the folder is marked for deletion; its batches are not read.
         limits: settings of the topic for its indexes.
         release: the release whose rules count.
 
@@ -73,15 +73,15 @@ def load_log(  # noqa: PLR0913  # what a broker knows of a log before it reads i
     load = _Load(PartitionFiles.of(path), recovery_point, log_start or 0, clean, release, limits, LoadedLog(path))
     load.drop_temporary_files()
     load.find_segments()
-    if not is_deleted:
-        load.recover()
-        load.resize_indexes()
+    if is_deleted:
+        return load.loaded
+    load.recover()
+    load.resize_indexes()
     load.settle_bounds()
     if log_start is None:
         load.find_returning_records()
-    if not is_deleted:
-        load.load_producers()
-        load.find_forgotten_aborts()
+    load.load_producers()
+    load.find_forgotten_aborts()
     return load.loaded
 
 
