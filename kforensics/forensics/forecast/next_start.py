@@ -69,6 +69,7 @@ class _Start:
     loads_logs: bool = True
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
+    shown: list[Release | None] = field(default_factory=list)  # what the metadata log shows, once it was looked up
 
     def run(self) -> None:
         forecast = self.forecast
@@ -92,7 +93,9 @@ class _Start:
         having = [each for each in self.directories if each.has_metadata]
         if self.forecast.release is not None or not having:
             return self.forecast.release
-        return last_registered(f"{having[0].path}/{METADATA_FOLDER}", self.forecast.node_id)
+        if not self.shown:
+            self.shown.append(last_registered(f"{having[0].path}/{METADATA_FOLDER}", self.forecast.node_id))
+        return self.shown[0]
 
     def _as_logged(self, refusal: LoadRefusedError) -> LoadRefusedError:
         release = self._release()
