@@ -180,16 +180,16 @@ class _LogDir:
 
 
 def _are_copies(one: _LogDir, other: _LogDir) -> bool:
-    """Return whether two log directories of a broker are copies of one, rather than two of its disks.
+    """Return whether two log directories with the same broker id are copies of one, rather than two disks of a broker.
 
-    Disks share a partition only if it was moved, or deleted and created again, while they were copied.
+    Disks of a broker are side by side in a copy, and share a partition only if it was moved, or deleted and created
+    again, while they were copied. In other folders they may be of clusters that were set up with the same cluster id.
     """
     shared = len(one.partitions & other.partitions)
+    if not shared or _parent(one.path) != _parent(other.path):
+        return shared > 0
     if None not in (one.directory_id, other.directory_id):
-        if one.directory_id == other.directory_id:
-            return shared > 0
-        if _parent(one.path) == _parent(other.path):
-            return False
+        return one.directory_id == other.directory_id
     return 2 * shared >= min(len(one.partitions), len(other.partitions))
 
 

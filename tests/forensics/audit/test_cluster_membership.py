@@ -136,3 +136,11 @@ def test_disks_that_share_a_moved_partition_are_not_copies(
         meta.write_text(f"version=1\nnode.id=1\ncluster.id=one\n{named}", "ascii")
     clusters = Clusters.of(partitions_under(tmp_path))
     assert clusters.copied == ({"one"} if copied else set())
+
+
+def test_clusters_that_were_set_up_with_the_same_id_are_told_apart(tmp_path: Path) -> None:
+    """As with an example configuration; brokers before 2.8 have no topic ids that would show it."""
+    for case, topic in (("first", "orders"), ("second", "payments")):
+        for each in (topic, f"more-{topic}", f"other-{topic}", "shared"):
+            _log_dir(tmp_path / case / "broker-1", "one", each)
+    assert Clusters.of(partitions_under(tmp_path)).copied == {"one"}
