@@ -118,10 +118,9 @@ class Cluster:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
-    def executor_output(self) -> str:
-        """Return what all executors have logged."""
-        logs = self.folder.glob("work-*/app-*/*/stderr")
-        return "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
+    def executor_logs(self) -> set[Path]:
+        """Return the logs of all executors so far."""
+        return {*self.folder.glob("work-*/app-*/*/stderr")}
 
     def stop(self) -> None:
         """End all that was started, executors and their Pythons included; a second call does nothing."""

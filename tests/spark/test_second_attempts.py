@@ -72,7 +72,7 @@ def test_second_attempts_of_tasks_on_a_machine_that_hangs_change_nothing(
     cluster: Cluster, expected: Stored, tmp_path: Path, *, adaptive: bool
 ) -> None:
     """The first attempts go on once a second one runs, so that two attempts of a task write at the same time."""
-    before = cluster.executor_output()
+    before = cluster.executor_logs()
     conf = conf_for(tmp_path, cluster, adaptive=adaptive) | SPECULATION
     driver = audit_elsewhere(conf, request_for(tmp_path))
     until = time.monotonic() + 400
@@ -81,7 +81,9 @@ def test_second_attempts_of_tasks_on_a_machine_that_hangs_change_nothing(
         assert time.monotonic() < until, "the stage has left no file"
         time.sleep(0.02)
     with cluster.hanging_executor():
-        while not SECOND_ATTEMPT.search(cluster.executor_output()[len(before) :]):
+        while not any(
+            SECOND_ATTEMPT.search(log.read_text("utf-8", "replace")) for log in cluster.executor_logs() - before
+        ):
             assert driver.poll() is None, driver.communicate()[0]
             assert time.monotonic() < until, "no task has a second attempt"
             time.sleep(0.1)
