@@ -133,8 +133,7 @@ def _is_live(partition: Partition) -> bool:
 
 
 def _registration(image: ClusterImage | None, name: tuple[str, int]) -> PartitionRegistration | None:
-    topic = image.topic_named(name[0]) if image else None
-    return topic.partitions.get(name[1]) if topic else None
+    return image.partition_named(*name) if image else None
 
 
 def _groups(logs: Iterable[Partition], rules: Rules) -> dict[tuple[str, int], dict[str, int]]:

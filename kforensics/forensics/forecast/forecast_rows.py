@@ -10,7 +10,7 @@ from kforensics.forensics.core.commands import BOOTSTRAP
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
-from kforensics.forensics.forecast.index_limits import FULL
+from kforensics.forensics.forecast.index_limits import FULL, index_removal
 from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
 from kforensics.parsers.files.log_names import parse_folder_name
@@ -212,9 +212,8 @@ def _of_indexes(refusal: LoadRefusedError) -> Remedy | None:
     """Return what to do about indexes that do not fit in ``segment.index.bytes``."""
     folder, _, name = refusal.path.rpartition("/")
     if name.endswith((".index", ".timeindex")):
-        stem = shlex.quote(f"{folder}/{name.partition('.')[0]}")
-        command = f"rm {stem}.index {stem}.timeindex"
-        return Remedy("Take the indexes of the segment away: the broker rebuilds them.", command)
+        text = "Take the indexes of the segment away: the broker rebuilds them."
+        return Remedy(text, index_removal(refusal.path))
     parsed = parse_folder_name(folder.rpartition("/")[2])
     if parsed is None or not refusal.message.startswith(FULL):
         return None

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.forecast.effects import ILLEGAL_ARGUMENT, LoadRefusedError
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.format.rows import Batch
 
-__all__ = ["FULL", "NO_LIMITS", "IndexLimits", "RebuiltIndexes", "check_index_sizes", "check_indexes"]
+__all__ = ["FULL", "NO_LIMITS", "IndexLimits", "RebuiltIndexes", "check_index_sizes", "check_indexes", "index_removal"]
 
 FULL = "Attempt to append to a full "
 INDEX_BYTES, INTERVAL = "segment.index.bytes", "index.interval.bytes"
@@ -51,7 +52,9 @@ def check_indexes(folder: str, limits: IndexLimits) -> None:
         LoadRefusedError: one is larger than the limit.
         InputError: the folder cannot be read.
     """
-    files = {entry.name: entry for entry in folders_of(folder).children(folder)} if limits.max_bytes is not None else {}
+    if limits.max_bytes is None:
+        return
+    files = {entry.name: entry for entry in folders_of(folder).children(folder)}
     stem = max((name for name in files if name.endswith(".log")), default="").removesuffix(".log")
     if f"{stem}.index" in files:
         check_index_sizes((files[f"{stem}.index"], files.get(f"{stem}.timeindex")), limits)
@@ -67,11 +70,19 @@ def check_index_sizes(indexes: Iterable[Entry | None], limits: IndexLimits) -> N
     Raises:
         LoadRefusedError: one is larger than the limit, because it was not trimmed or the limit was lowered.
     """
-    for index, size in zip(indexes, (ENTRY, TIME_ENTRY), strict=True) if limits.max_bytes is not None else ():
-        limit = _rounded(limits.max_bytes or 0, size)
+    if limits.max_bytes is None:
+        return
+    for index, size in zip(indexes, (ENTRY, TIME_ENTRY), strict=True):
+        limit = _rounded(limits.max_bytes, size)
         if index is not None and _rounded(index.size, size) > limit:
             message = f"newPosition > limit: ({_rounded(index.size, size)} > {limit})"
             raise LoadRefusedError(ILLEGAL_ARGUMENT, message, index.path)
+
+
+def index_removal(path: str) -> str:
+    """Return the command that removes both indexes of a segment, given one of them."""
+    stem = shell_word(path.removesuffix(".index").removesuffix(".timeindex"))
+    return f"rm {stem}.index {stem}.timeindex"
 
 
 def _rounded(size: int, entry: int) -> int:

@@ -42,6 +42,7 @@ __all__ = [
     "UNSERVED",
     "LoadedMetadata",
     "fate_of",
+    "index_limits",
     "load_metadata",
     "metadata_beside",
     "why_stray",
@@ -103,10 +104,6 @@ class LoadedMetadata:
         topic = self.image.topics.get(topic_id or "")
         return topic.name if topic else None
 
-    def index_limits(self, topic: str) -> IndexLimits:
-        """Return the settings of the indexes of a topic."""
-        return IndexLimits.of(self.image.configs.get((TOPIC, topic), {}))
-
 
 def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = False) -> LoadedMetadata:
     """Return what a broker reads from a copy of the metadata log.
@@ -154,6 +151,11 @@ def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = Fals
     if voters is None:
         metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}
     return metadata
+
+
+def index_limits(metadata: LoadedMetadata | None, topic: str | None) -> IndexLimits:
+    """Return the settings of a topic for its indexes, as far as a metadata log has them."""
+    return IndexLimits.of({} if metadata is None else metadata.image.configs.get((TOPIC, topic or ""), {}))
 
 
 def metadata_beside(partition: Partition) -> LoadedMetadata | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from kforensics.forensics.forecast.broker_forecast import REFUSES, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedError
 from kforensics.forensics.forecast.identity import UNREADABLE, identity_fault, registration_fault
-from kforensics.forensics.forecast.index_limits import NO_LIMITS
 from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
     LogDirectory,
@@ -21,6 +20,7 @@ from kforensics.forensics.forecast.metadata_loading import (
     NOT_KNOWN,
     UNSERVED,
     LoadedMetadata,
+    index_limits,
     load_metadata,
 )
 from kforensics.forensics.forecast.older_releases import (
@@ -209,7 +209,7 @@ class _Start:
                     log_start,
                     clean=directory.clean,
                     is_deleted=deleted,
-                    limits=self.forecast.metadata.index_limits(name.topic) if self.forecast.metadata else NO_LIMITS,
+                    limits=index_limits(self.forecast.metadata, name.topic),
                     release=rules_of(self.forecast.release),
                 )
             except LoadRefusedError as refused:

@@ -30,6 +30,7 @@ from kforensics.parsers.files.partition_metadata import PartitionMetadata, read_
 from kforensics.parsers.files.source import open_source
 
 __all__ = [
+    "OUT_OF_SERVICE",
     "STATE_KEPT_SINCE",
     "STRAYS_SINCE",
     "as_logged",
@@ -44,6 +45,11 @@ __all__ = [
 STRAYS_SINCE, STATE_KEPT_SINCE = (3, 7), (3, 8)
 # The first that logs a RuntimeException about a record of the metadata that it cannot apply.
 RUNTIME_SINCE = (3, 9)
+# What a start does to a folder that the metadata does not assign to the broker, by the fate of the partition.
+OUT_OF_SERVICE = {
+    STRAY: "renames the folder to -stray",
+    DELETED_AS_STRAY: "deletes the folder, as releases before 3.7 do",
+}
 NODE_ID = "kafka.common.InconsistentNodeIdException"
 VOTERS = (
     "Configured voter set: [{0}] is different from the voter set read from the state file: {1}. Check if the quorum"
@@ -102,8 +108,7 @@ def fate_before_strays(fate: str, folder: PartitionFolder, metadata: LoadedMetad
         return fate
     if folder.topic_id is not None:
         return DELETED_AS_STRAY
-    topic = metadata.image.topic_named(folder.name.topic)
-    assigned = topic.partitions.get(folder.name.partition) if topic else None
+    assigned = metadata.image.partition_named(folder.name.topic, folder.name.partition)
     # Without a topic id it cannot be deleted: the broker logs an error, and leaves it.
     return SERVED if assigned is not None and node_id in assigned.replicas else UNSERVED
 

@@ -22,20 +22,18 @@ from kforensics.forensics.forecast.metadata_loading import (
     GONE,
     NOT_KNOWN,
     SERVED,
-    STRAY,
     UNSERVED,
     LoadedMetadata,
     fate_of,
     why_stray,
 )
-from kforensics.forensics.forecast.older_releases import fate_before_strays
+from kforensics.forensics.forecast.older_releases import OUT_OF_SERVICE, fate_before_strays
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 
 __all__ = ["PartitionFates", "lose_marker"]
 
 CREATED_AGAIN, TOPIC_DELETED = "created-again", "topic-deleted"
 FILE_EXISTS = "java.nio.file.FileAlreadyExistsException"
-OUT_OF_SERVICE = (STRAY, DELETED_AS_STRAY)
 
 
 def lose_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -> None:
@@ -205,8 +203,7 @@ class PartitionFates:
         return metadata.directories.get(place) == self.forecast.node_id
 
     def _assigned_directory(self, metadata: LoadedMetadata, partition: PartitionForecast) -> str | None:
-        topic = metadata.image.topic_named(partition.topic)
-        assigned = topic.partitions.get(partition.partition) if topic else None
+        assigned = metadata.image.partition_named(partition.topic, partition.partition)
         if assigned is None:
             return None
         return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)

@@ -33,8 +33,8 @@ __all__ = [
     "unreadable_metadata",
 ]
 
-# The releases whose starts were recorded case by case; others follow the nearest older one.
-RULES = ("3.3", "3.7", "4.4")
+# The first releases with other rules of loading logs; ``older_releases`` has what else differs before 3.9.
+RULES = ("3.3", "4.4")
 
 CONFIG = "org.apache.kafka.common.config.ConfigException"
 PARSE = "org.apache.kafka.server.common.serialization.MetadataParseException"

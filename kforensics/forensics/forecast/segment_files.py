@@ -34,7 +34,7 @@ __all__ = [
 
 EPOCHS = "leader-epoch-checkpoint"
 # Of the releases whose rules are known: up to 4.3 only the first byte of the version of an entry is read.
-ONE_BYTE_VERSIONS = ("3.3", "3.7")
+ONE_BYTE_VERSIONS = ("3.3",)
 NUMBER_FORMAT = "java.lang.NumberFormatException"
 
 

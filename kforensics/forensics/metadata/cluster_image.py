@@ -115,6 +115,11 @@ class ClusterImage:
         """Return the topic of a name, None if there is none."""
         return self.topics.get(self.names.get(name, ""))
 
+    def partition_named(self, topic: str, number: int) -> PartitionRegistration | None:
+        """Return the registration of a partition by the name of its topic, None if there is none."""
+        named = self.topic_named(topic)
+        return named.partitions.get(number) if named else None
+
     def partitions(self) -> Iterator[tuple[str, int, PartitionRegistration]]:
         """Yield the partitions of all topics: name, number and registration."""
         for topic in self.topics.values():

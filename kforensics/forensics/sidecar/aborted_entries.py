@@ -132,7 +132,7 @@ def aborted_entries(state: PartitionState) -> AbortedEntries:
         is_merged = may_be_merged(state, entries) & (entries["last_offset"] >= end)
         is_wrong = entries["ends_before_start"] | (entries["outside_segment"] & ~is_merged)
         usable.add(entries[~is_wrong])
-        faulty.add(entries[is_wrong | is_merged | entries["out_of_order"]])
+        faulty.add(entries[entries["ends_before_start"] | entries["outside_segment"] | entries["out_of_order"]])
         starts.add(_starts(entries))
         is_active = base == bases[-1]
         last_in_active_index = int(entries["last_offset"][~is_wrong].max(initial=NOTHING)) if is_active else NOTHING

@@ -19,7 +19,7 @@ from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.forecast.broker_forecast import CREATED, PartitionForecast
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
-from kforensics.forensics.forecast.index_limits import NO_LIMITS, check_indexes
+from kforensics.forensics.forecast.index_limits import check_indexes, index_removal
 from kforensics.forensics.forecast.log_directory import (
     MARKER,
     META,
@@ -28,9 +28,9 @@ from kforensics.forensics.forecast.log_directory import (
     PartitionFolder,
     read_log_directory,
 )
-from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, STRAY, metadata_beside, why_stray
+from kforensics.forensics.forecast.metadata_loading import index_limits, metadata_beside, why_stray
 from kforensics.forensics.forecast.next_start import forecast_start
-from kforensics.forensics.forecast.older_releases import fate_in_its_release
+from kforensics.forensics.forecast.older_releases import OUT_OF_SERVICE, fate_in_its_release
 from kforensics.forensics.forecast.segment_files import (
     PartitionFiles,
     check_epochs,
@@ -153,11 +153,9 @@ CODES = by_name(
     ),
 )
 # The release that starts is not known; this one refuses less than later ones.
-OLDEST = "3.7"
+OLDEST = "3.3"
 # Folders that a start loads, too.
 BESIDE = ("stray", "future")
-# What it does to a folder that the metadata does not assign to the broker.
-DOES = {STRAY: "renames the folder to -stray", DELETED_AS_STRAY: "deletes the folder, as releases before 3.7 do"}
 # Files whose names a broker reads as numbers.
 NUMBERED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 # What has a code of its own that says the same.
@@ -213,13 +211,17 @@ def _first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
     entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
     for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
         name = parse_folder_name(entry.name)
-        if name is not None and name.state == LIVE and _has(entry.path, ".log"):
+        if name is not None and name.state == LIVE and _has_log(entry.path):
             return entry.path.rstrip("/")
     return None
 
 
-def _has(folder: str, end: str) -> bool:
-    return any(entry.name.endswith(end) for entry in folders_of(folder).children(folder))
+def _has_log(folder: str) -> bool:
+    return any(name.endswith(".log") for name in _names(folder))
+
+
+def _names(folder: str) -> Iterator[str]:
+    return (entry.name for entry in folders_of(folder).children(folder))
 
 
 # A log directory.
@@ -233,11 +235,10 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
         is_evidence = is_whole or not (refusal.is_foreign or refusal.path == f"{log_dir}/{META}")
         if is_evidence and not refusal.path.endswith(SAID_ELSEWHERE):
             yield _refused(state, refusal)
-    metadata = forecast.metadata if directory.clean else None
-    for folder in directory.folders:
+    for folder in directory.folders if directory.clean else ():
         try:
-            if metadata is not None and folder.name.state in BESIDE:
-                check_indexes(folder.path, metadata.index_limits(folder.name.topic))
+            if folder.name.state in BESIDE:
+                check_indexes(folder.path, index_limits(forecast.metadata, folder.name.topic))
         except LoadRefusedError as refused:
             yield _refused(state, refused)
     kinds: dict[str, list[tuple[str, Effect]]] = {}
@@ -257,7 +258,7 @@ def _is_lost(directory: LogDirectory, created: PartitionForecast | None) -> bool
     key = created.topic, created.partition
     had_data = any(offsets.get(key, 0) > 0 for offsets in directory.checkpoints.values())
     try:
-        return had_data and not _has(f"{created.log_dir}/{created.name}", ".log")
+        return had_data and not _has_log(f"{created.log_dir}/{created.name}")
     except InputError:
         return had_data
 
@@ -296,12 +297,11 @@ def _stray(state: PartitionState, folder: PartitionFolder) -> Finding | None:
     if metadata is None or metadata.lost or node_id not in metadata.image.brokers:
         return None
     fate = fate_in_its_release(folder, metadata, node_id)
-    if fate not in DOES or (folder.topic_id is None and _has(folder.path, "partition.metadata")):
+    if fate not in OUT_OF_SERVICE or (folder.topic_id is None and "partition.metadata" in _names(folder.path)):
         return None
-    topic = metadata.image.topic_named(folder.name.topic)
-    assigned = topic.partitions.get(folder.name.partition) if topic else None
+    assigned = metadata.image.partition_named(folder.name.topic, folder.name.partition)
     is_only = assigned is not None and assigned.replicas == (node_id,)
-    message = f"The next start {DOES[fate]}: {why_stray(folder, metadata)}."
+    message = f"The next start {OUT_OF_SERVICE[fate]}: {why_stray(folder, metadata)}."
     if is_only:
         message += " The broker has the only replica, and serves an empty partition in its place."
     severity = Severity.INFO if folder.topic_id in metadata.removed else Severity.CRITICAL if is_only else None
@@ -320,8 +320,7 @@ def _of_log(state: PartitionState) -> Iterator[Effect]:
         if file.size and is_corrupt(file.path, number, OLDEST)
     ]
     if base in partition.indexes and base not in rebuilt:
-        metadata = metadata_beside(partition)
-        check_indexes(partition.folder, metadata.index_limits(partition.place.topic or "") if metadata else NO_LIMITS)
+        check_indexes(partition.folder, index_limits(metadata_beside(partition), partition.place.topic))
     if base in partition.indexes and base not in rebuilt and last.size:
         try:
             end = next_offset(last.path, partition.indexes[base].path, base)
@@ -389,8 +388,7 @@ def _refused(state: PartitionState, refusal: LoadRefusedError) -> Finding:
 def _remedy(refusal: LoadRefusedError) -> str | None:
     """Return what to do if it is to take a file or a folder away."""
     if refusal.path.endswith((".index", ".timeindex")):
-        stem = shell_word(refusal.path.removesuffix(".index").removesuffix(".timeindex"))
-        return f"{COPY} Then take the indexes away, the broker rebuilds them: `rm {stem}.index {stem}.timeindex`."
+        return f"{COPY} Then take the indexes away, the broker rebuilds them: `{index_removal(refusal.path)}`."
     if not refusal.is_foreign and file_name(refusal.path) not in CHECKPOINT_CODES:
         return None
     outside = "a broker makes a new one" if not refusal.is_foreign else "no broker knows its name"
