@@ -165,6 +165,7 @@ def _conflicts(state: PartitionState) -> tuple[AnomalyArray, BoolArray]:
     If the epoch of the first marker is above that of its data, the next transaction has the next epoch, so the second
     marker cannot belong to the next transaction. Otherwise the second marker may end an empty transaction of the same
     epoch. Then the markers count as one transaction only if the coordinator changed and at most a few seconds passed.
+    If offsets are missing between them, data of the next transaction may have been there.
     """
     anomalies = _sound(state, anomalies_of(state, Anomaly.MARKER_CONFLICT))
     ids = anomalies["producer_id"]
@@ -172,7 +173,7 @@ def _conflicts(state: PartitionState) -> tuple[AnomalyArray, BoolArray]:
     is_certain = (first["data_epoch"] >= 0) & (first["data_epoch"] < anomalies["producer_epoch"])
     is_close = np.abs(anomalies["timestamp"] - anomalies["previous_timestamp"]) <= state.rules.clock_skew_ms
     has_moved = second["coordinator_epoch"] > first["coordinator_epoch"]
-    is_probable = is_certain | (is_close & has_moved & (anomalies["offset_gap"] == 0))
+    is_probable = (anomalies["offset_gap"] == 0) & (is_certain | (is_close & has_moved))
     return anomalies[is_probable], is_certain[is_probable]
 
 

@@ -148,6 +148,12 @@ def test_where_offsets_are_missing_markers_are_not_compared(tmp_path: Path) -> N
     assert codes_of(forged_findings(markers, tmp_path, segments, compacted=True)) == ["marker-empty"]
 
 
+def test_between_different_markers_of_one_epoch_a_cleaner_may_have_removed_a_transaction(tmp_path: Path) -> None:
+    """An operator's abort of version 2 has the epoch of its data, which is that of the marker before."""
+    segments = {0: "D 1 7 0-0 @0-0 T; M 1 8 C 4 @1; gone D 1 8 0-0 @2-2 T; M 1 8 A 4 @3", 4: "plain @4"}
+    assert codes_of(forged_findings(markers, tmp_path, segments, compacted=True)) == ["marker-empty"]
+
+
 def test_example_32_a_marker_of_version_2_again(tmp_path: Path) -> None:
     text = "D 1 4 0-2 @0-2 T; M 1 5 C 6 @3; M 1 5 C 6 @4; D 1 5 0-0 @5-5 T; M 1 6 C 6 @6"
     findings = forged_findings(markers, tmp_path, text)
