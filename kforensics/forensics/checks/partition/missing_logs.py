@@ -13,8 +13,9 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
+from kforensics.forensics.partition.partition_files import CLEANER, DELETED, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.log.log_rows import Place
 
 CODES = by_name(
@@ -56,18 +57,26 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     first, end = partition.checkpoint(LOG_START) or 0, partition.lost_end
     lost = f"At least {format_offsets(first, end - 1)} were there. " if first < end else ""
     aside = [file.path for file in partition.others if file.kind == "log"]
-    running = "no, clean shutdown" if partition.log_dir.clean_shutdown else "not ruled out"
+    deleted = list(state.other_logs(DELETED)) if state.was_deleting_files else []
     finding = state.finding(
         CODES["log-missing"],
         f"The folder has no .log file. {lost}{_clues(state)}.",
+        # Its broker was replacing segments: there are new ones, which the copy does not have.
+        severity=Severity.WARNING if deleted else None,
         offsets=(first, end - 1) if first < end else None,
         evidence={**_checkpoints(state), **_files(state), "log_end_offset_at_least": end, "set_aside": aside},
         benign=(
             "only some of the files were copied: not ruled out",
-            f"deleted or moved by a running broker during the copy: {running}",
+            f"deleted, moved or replaced during the copy by a running broker: {_by_running_broker(state, deleted)}",
         ),
     )
     yield replace(finding, path=partition.folder)
+
+
+def _by_running_broker(state: PartitionState, deleted: list[FoundFile]) -> str:
+    if state.partition.log_dir.clean_shutdown:
+        return "no, clean shutdown"
+    return f"likely, {format_count(len(deleted), '.log.deleted file')}" if deleted else "not ruled out"
 
 
 def _checkpoints(state: PartitionState) -> dict[str, object]:

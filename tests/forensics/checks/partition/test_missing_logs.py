@@ -63,6 +63,20 @@ def test_a_partition_whose_log_files_are_gone_is_found(log_dir: Path) -> None:
     assert f"high watermark {end}" in finding.message
 
 
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, Severity.WARNING), (True, Severity.CRITICAL)])
+def test_a_running_broker_may_have_replaced_the_log_during_the_copy(
+    clean_shutdown: bool, severity: Severity, tmp_path: Path
+) -> None:
+    """The cleaner had renamed the old segments when they were copied, and the new ones had been missed before."""
+    folder = forge(tmp_path, {0: "plain @0-9", 10: "plain @10-19"}, clean_shutdown=clean_shutdown)
+    for path in list(folder.glob("*.log")):
+        path.rename(f"{path}.deleted")
+    finding = missing(partitions_under(tmp_path))["t-0"]
+    assert (finding.code.name, finding.severity) == ("log-missing", severity)
+    outcome = "no, clean shutdown" if clean_shutdown else "likely, 2 .log.deleted files"
+    assert finding.benign[-1].endswith(outcome)
+
+
 def test_all_logs_of_a_log_directory_are_gone(log_dir: Path) -> None:
     names = {partition.name for partition in partitions_under(log_dir)}
     remove_logs(log_dir, "*/*.log")
