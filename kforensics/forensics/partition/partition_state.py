@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
-__all__ = ["CONSUMER_OFFSETS", "MERGED_IN_COPY", "PartitionState", "compacted_elsewhere"]
+__all__ = ["CONSUMER_OFFSETS", "MERGED_IN_COPY", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
 
 MERGED_IN_COPY = "missing segment that the cleaner merged while the files were copied"
 
@@ -162,12 +162,14 @@ class PartitionState:
     def first_uncompacted_offset(self) -> int:
         """Offset from which batches are as the leader wrote them.
 
-        In a log directory whose cleaner checkpoint does not list the partition, that is the whole log. Otherwise it is
-        the part after the cleaner's first dirty segment and after the last batch that shows compaction. If the broker
+        In a log directory whose cleaner checkpoint does not list the partition, that is the whole log, or, if it was
+        fetched from a leader that had compacted it, the part after the last batch that shows it. Otherwise it is the
+        part after the cleaner's first dirty segment and after the last batch that shows compaction. If the broker
         was running, it is the active segment only: the cleaner may have continued after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
-            return 0
+            # What was fetched from a compacted leader is as its cleaner left it.
+            return 0 if self.log.cleaned_to < 0 or compacted_elsewhere(self) is None else self.log.cleaned_to + 1
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
@@ -364,10 +366,15 @@ def compacted_elsewhere(state: PartitionState) -> str | None:
 
     A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
     """
+    return compaction_of_topic(state) or _partly_compacted(state)
+
+
+def compaction_of_topic(state: PartitionState) -> str | None:
+    """Return how it is known that the topic is compacted, as half a sentence; None if it is not known to be."""
     if state.partition.place.topic in ALWAYS_COMPACTED:
         return "the topic is compacted"
     policy = state.rules.compaction
-    return _partly_compacted(state) if policy is None else f"cleanup.policy is {policy.value} ({policy.source})"
+    return None if policy is None else f"cleanup.policy is {policy.value} ({policy.source})"
 
 
 def _partly_compacted(state: PartitionState) -> str | None:

@@ -133,7 +133,9 @@ def _before_gaps(state: PartitionState, bounds: _Bounds) -> IntArray:
     if not _knows_cleaner(state):
         # Without the checkpoint only a log without any sign of compaction counts as never compacted.
         return np.flatnonzero(offset_gaps & (state.log.cleaned_to == -1))
-    return np.flatnonzero(offset_gaps & (bounds.base[:-1] >= state.first_uncompacted_offset))
+    # A cleaner of another broker does not empty segments here.
+    first = 0 if state.is_known_uncleaned else state.first_uncompacted_offset
+    return np.flatnonzero(offset_gaps & (bounds.base[:-1] >= first))
 
 
 def _knows_cleaner(state: PartitionState) -> bool:

@@ -7,6 +7,7 @@ removes some later. A batch with a wrong base offset is one finding, not one for
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ from kforensics.forensics.core.observations import (
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere, compaction_of_topic
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import CODEC_MASK, CODECS, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
+
+UNLESS_REPLICAS_DIFFER = "No action, unless replica-key-divergence is reported for {topic}-{partition}."
 
 CODES = by_name(
     Code(
@@ -219,7 +222,7 @@ def _disorder(state: PartitionState, kind: Observed, row: Any) -> Finding:
 def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) -> Finding:
     severity, exactness, benign = _as_if_compacted(state)
     missing = first - previous - 1
-    return state.finding(
+    finding = state.finding(
         CODES["offset-gap"],
         f"{format_count(missing, 'offset')} missing before the batch at offset {first}: "
         f"{format_offsets(previous + 1, first - 1)}.",
@@ -230,6 +233,7 @@ def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) 
         exactness=exactness,
         benign=benign,
     )
+    return replace(finding, remedy=UNLESS_REPLICAS_DIFFER) if severity == Severity.INFO else finding
 
 
 def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[str, ...]]:
@@ -238,7 +242,9 @@ def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[
     fetched, why = "fetched from a leader that had compacted it", compacted_elsewhere(state)
     if why is None:
         return Severity.ERROR, Exactness.EXACT, (cleaner, f"{fetched}: no other sign of it")
-    return Severity.WARNING, Exactness.APPROXIMATE, (cleaner, f"{fetched}: likely, {why}")
+    # Every replica of a compacted topic that was fetched after a cleaning has them.
+    severity = Severity.WARNING if compaction_of_topic(state) is None else Severity.INFO
+    return severity, Exactness.APPROXIMATE, (cleaner, f"{fetched}: likely, {why}")
 
 
 def _old(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:

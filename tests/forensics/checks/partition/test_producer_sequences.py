@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.checks.partition import expired_producers, producer_sequences
+from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import LOG_START, Partition
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 from tests.forensics.batch_notation import NOW
@@ -25,7 +28,7 @@ from tests.forensics.checks.partition.producer_states import (
 )
 from tests.forensics.forge import drop, file_of, forge, patch
 from tests.forensics.forged_state import SnapshotEntry
-from tests.forensics.partition_states import each_sample, state_under
+from tests.forensics.partition_states import each_sample, partitions_under, state_under
 
 FIRES = {
     "seq-gap": "test_example_13_gap_duplicate_and_overlap",
@@ -339,3 +342,16 @@ def test_of_a_marker_whose_data_was_deleted_no_sequence_is_known(
 def _delete_first_segment(folder: Path) -> None:
     for kind in ("log", "index", "timeindex"):
         file_of(folder, 0, kind).unlink()
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("compact", []), ("delete", ["seq-gap"])])
+def test_sequences_removed_before_the_log_was_fetched_are_no_gap(
+    policy: str, expected: list[str], tmp_path: Path
+) -> None:
+    """The cleaner of the leader removed them; the broker whose disk was replaced has not cleaned the log yet."""
+    data = "plain @0; gone D 1 0 0-4 @1-4 T; M 1 0 C 3 @5; D 1 0 5-5 @6-6 T; M 1 0 C 3 @7"
+    forge(tmp_path, {0: data, 8: "plain @8"})
+    setting = Setting("cleanup.policy", policy, "metadata log", "topic t")
+    (partition,) = partitions_under(tmp_path)
+    state = examine(partition, Rules(as_of_ms=SOON, topic_settings=(setting,)))
+    assert codes_of(list(producer_sequences.findings(state))) == expected

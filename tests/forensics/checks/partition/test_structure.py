@@ -84,8 +84,8 @@ def test_gap_in_a_log_that_is_not_cleaned_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entity", "policy", "severity"),
     [
-        ("topic t", "compact,delete", Severity.WARNING),
-        (None, "compact", Severity.WARNING),
+        ("topic t", "compact,delete", Severity.INFO),
+        (None, "compact", Severity.INFO),
         ("topic t", "delete", Severity.ERROR),
         ("topic other", "compact", Severity.ERROR),
     ],
@@ -98,7 +98,8 @@ def test_gap_in_a_topic_that_is_known_to_be_compacted_may_come_from_its_leader(
     finding = _the_one(found_in(tmp_path, CHECK_MODULES, replace(RULES, topic_settings=settings)))
     assert (finding.code.name, finding.severity) == ("offset-gap", severity)
     known = f"likely, cleanup.policy is {policy} (metadata log, topic t)"
-    assert (known in finding.benign[-1]) == (severity is Severity.WARNING)
+    assert (known in finding.benign[-1]) == (severity is Severity.INFO)
+    assert (finding.remedy == structure.UNLESS_REPLICAS_DIFFER) == (severity is Severity.INFO)
 
 
 def test_gap_proves_nothing_where_the_cleaner_is_not_known(tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_missing_segment_is_left_to_others(tmp_path: Path, base_offset: int) -> 
 def test_internal_topic_may_come_from_a_leader_that_cleaned_it(tmp_path: Path, topic: str) -> None:
     drop(file_of(forge(tmp_path, FIVE, topic=topic)), 10)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
-    assert (finding.severity, finding.exactness) == (Severity.WARNING, Exactness.APPROXIMATE)
+    assert (finding.severity, finding.exactness) == (Severity.INFO, Exactness.APPROXIMATE)
     assert finding.benign[-1].endswith("likely, the topic is compacted")
 
 
