@@ -41,6 +41,14 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
     clusters.add_argument("--upgrade", metavar="RELEASE", help="release that the first rolling restart brings")
+    clusters.add_argument("--rollback", action="store_true", help="let the second one bring the first release back")
+    clusters.add_argument(
+        "--skew",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="difference between the clocks of one broker and the next",
+    )
     clusters.add_argument("--hot", type=int, default=2, metavar="N", help="how many copies of the brokers at work")
     clusters.add_argument("--killed", type=int, default=0, metavar="N", help="copies of a broker killed meanwhile")
     clusters.set_defaults(run=_random)
@@ -56,7 +64,9 @@ def _samples(options: argparse.Namespace) -> None:
 def _random(options: argparse.Namespace) -> None:
     folder = options.folder.absolute()
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
-    play(folder, replace(plan, controllers=options.controllers), Counts(options.hot, options.killed))
+    skew_ms = round(options.skew * 1000)
+    plan = replace(plan, controllers=options.controllers, skew_ms=skew_ms, rolls_back=options.rollback)
+    play(folder, plan, Counts(options.hot, options.killed))
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

@@ -102,12 +102,16 @@ def _is_free(port: int) -> bool:
 
 @dataclass(slots=True)
 class JavaProcess:
-    """A Java program with its output in a file; classes of the lab's own, if any, come before the jars."""
+    """A Java program with its output in a file; classes of the lab's own, if any, come before the jars.
+
+    ``environment`` has variables that it gets beyond those of the lab.
+    """
 
     jars: Path
     log: Path
     process: subprocess.Popen[bytes] | None = None
     classes: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> None:
         """Start the program; a second call restarts it and appends to its log."""
@@ -115,7 +119,12 @@ class JavaProcess:
         command = [tool("java"), *_JVM, *jvm, "-cp", path, main, *arguments]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.log.parent
+                command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                cwd=self.log.parent,
+                env={**os.environ, **self.environment},
             )
 
     def wait_for(self, line: str, times: int = 1, seconds: float = _START_SECONDS) -> None:
@@ -136,6 +145,11 @@ class JavaProcess:
     def running(self) -> bool:
         """Whether the process was started and has not ended."""
         return self.process is not None and self.process.poll() is None
+
+    def send(self, which: signal.Signals) -> None:
+        """Send a signal to this process if it is running."""
+        if self.process is not None and self.running:
+            self.process.send_signal(which)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """Send the signal to this process and wait; SIGKILL follows when it does not listen."""
@@ -161,6 +175,7 @@ class Node:
         config: broker settings beyond the lab's own.
         log_dirs: names of the log dirs; the empty name is the ``broker-<id>`` folder itself.
         roles: ``process.roles``.
+        environment: variables of its environment beyond those of the lab.
     """
 
     node_id: int
@@ -171,6 +186,7 @@ class Node:
     roles: str = "broker,controller"
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
+    environment: dict[str, str] = field(default_factory=dict)
     _java: JavaProcess | None = None
     _starts: int = 0
 
@@ -202,7 +218,7 @@ class Node:
     def java(self) -> JavaProcess:
         """The process, made at first use."""
         if self._java is None:
-            self._java = JavaProcess(broker_jars(self.version), self.log)
+            self._java = JavaProcess(broker_jars(self.version), self.log, environment=self.environment)
         return self._java
 
     def use(self, version: str) -> None:

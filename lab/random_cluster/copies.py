@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.broker import Cluster, Node
 from lab.random_cluster.load import Log
+from lab.random_cluster.plan import Plan
 
 _PAUSES = (0, 0, 0.01, 0.03)
 
@@ -29,22 +30,57 @@ class Counts:
     killed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """Copies the log directories of brokers.
+
+    Attributes:
+        plan: the cluster as planned.
+        folder: where the copies go, one folder each.
+        log: where each is noted.
+    """
+
+    plan: Plan
+    folder: Path
+    log: Log
+
+    def copy(self, nodes: Sequence[Node], name: str, pause: Callable[[], Any] = lambda: None) -> None:
+        """Copy the log directories file by file; what vanishes meanwhile is left out, as ``rsync`` would.
+
+        Files have the times that the clock of their broker's host would have given them.
+        """
+        self.log.note(f"COPY {name} begins")
+        for node in nodes:
+            error_s = self.plan.clock_error_ms(node.node_id) / 1000
+            for folder, _, names in os.walk(node.data):
+                place = self.folder / name / node.data.name / Path(folder).relative_to(node.data)
+                place.mkdir(parents=True, exist_ok=True)
+                for file in names:
+                    with suppress(FileNotFoundError):
+                        copied = Path(shutil.copy2(Path(folder) / file, place / file))
+                        times = copied.stat()
+                        os.utime(copied, (times.st_atime + error_s, times.st_mtime + error_s))
+                    pause()
+            self.log.note(f"COPY {name} has broker {node.node_id}")
+
+
 class Copies:
     """Takes the copies that are due.
 
     Args:
         cluster: the brokers.
-        folder: where the copies go, one folder each.
+        copier: takes them.
         counts: how many.
-        log: where each is noted.
         start: starts a broker that was killed.
+
+    Attributes:
+        copier: takes them.
     """
 
-    def __init__(self, cluster: Cluster, folder: Path, counts: Counts, log: Log, start: Callable[[Node], None]) -> None:
+    def __init__(self, cluster: Cluster, copier: Copier, counts: Counts, start: Callable[[Node], None]) -> None:
+        self.copier = copier
         self._cluster = cluster
-        self._folder = folder
         self._counts = counts
-        self._log = log
         self._chance = Random(counts.hot)
         self._start = start
         self._hot = self._killed = 0
@@ -59,27 +95,13 @@ class Copies:
             self._take_killed()
 
     def _take_hot(self) -> None:
-        target = self._folder / f"hot-{self._hot}"
-        copy(self._cluster.nodes, target, self._log, pause=lambda: time.sleep(self._chance.choice(_PAUSES)))
+        pause = lambda: time.sleep(self._chance.choice(_PAUSES))  # noqa: E731
+        self.copier.copy(self._cluster.nodes, f"hot-{self._hot}", pause)
 
     def _take_killed(self) -> None:
         node = self._chance.choice(self._cluster.nodes)
         time.sleep(self._chance.uniform(0, 1.5))  # in the middle of something
-        self._log.note(f"FAULT kill -9 broker {node.node_id}")
+        self.copier.log.note(f"FAULT kill -9 broker {node.node_id}")
         node.kill()
-        copy([node], self._folder / f"killed-{self._killed}", self._log)
+        self.copier.copy([node], f"killed-{self._killed}")
         self._start(node)
-
-
-def copy(nodes: Sequence[Node], target: Path, log: Log, pause: Callable[[], Any] = lambda: None) -> None:
-    """Copy the log directories file by file; what vanishes meanwhile is left out, as ``rsync`` would."""
-    log.note(f"COPY {target.name} begins")
-    for node in nodes:
-        for folder, _, names in os.walk(node.data):
-            place = target / node.data.name / Path(folder).relative_to(node.data)
-            place.mkdir(parents=True, exist_ok=True)
-            for name in names:
-                with suppress(FileNotFoundError):
-                    shutil.copy2(Path(folder) / name, place / name)
-                pause()
-        log.note(f"COPY {target.name} has broker {node.node_id}")

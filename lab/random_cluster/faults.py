@@ -1,8 +1,10 @@
 """What happens to brokers: kills, stops, rolling restarts and upgrades, elections, moved replicas, other settings."""
 
 import shutil
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,6 +22,8 @@ _SESSION_SECONDS = 8
 _METADATA_VERSIONS = (25, 29)
 # What stays on a disk that is replaced: the operator formats it with the same ids.
 _OF_THE_NODE = ("meta.properties", "bootstrap.checkpoint")
+# A voter must not forget how it voted.
+_OF_THE_QUORUM = "__cluster_metadata"
 _SETTINGS: list[tuple[str, str | None]] = [
     ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
     ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
@@ -44,22 +48,23 @@ class Faults:
         self._log = log
         self._chance = Random(plan.seed * 100 + 99)
         self._late_writes = LateWrites(cluster, self._ask, self._chance)
-        self._is_upgraded = False
+        self._is_upgraded = self._is_rolled_back = False
+        self._backups: dict[Path, Path] = {}
 
     def one(self) -> None:
         """Provoke something."""
         kinds: list[tuple[Callable[[], None], int]] = [
-            (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._feature, 1),
+            (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._feature, 1), (self._freeze, 2),
         ]  # fmt: skip
         if not self._plan.early:
             late = self._late_writes
             kinds += [(late.write, 3), (late.commit_offsets, 1), (late.abort, 3), (late.terminate, 2)]
         if self._plan.brokers > 1:
             kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
-            kinds += [(self._replace_disk, 2)]
+            kinds += [(self._replace_disk, 2), (self._restore_disk, 3)]
         if len(self._plan.log_dirs) > 1:
             kinds += [(self._move, 4)]
-        if self._plan.upgrade is not None and not self._is_upgraded:
+        if self._next_release():
             kinds = [*kinds, (self._roll, 12)]
         self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
@@ -95,7 +100,7 @@ class Faults:
 
     def _roll(self) -> None:
         """Restart one broker after the other; the first time, with the release to upgrade to if there is one."""
-        upgrade = None if self._is_upgraded else self._plan.upgrade
+        upgrade = self._next_release()
         for node in (*self._cluster.controllers, *self._cluster.nodes):
             self._log.note(f"FAULT roll broker {node.node_id}" + (f" to {upgrade}" if upgrade else ""))
             node.stop()
@@ -103,11 +108,19 @@ class Faults:
                 node.use(upgrade)
             self.start(node)
             self._wait(lambda topics: all(len(each["isr"]) == len(each["replicas"]) for each in _partitions(topics)))
-        if upgrade:
-            self._is_upgraded = True
+        if not upgrade:
+            return
+        self._is_rolled_back, self._is_upgraded = self._is_upgraded, True
+        if not self._plan.rolls_back:
             for level in _METADATA_VERSIONS:
                 self._ask("update_feature", name="metadata.version", level=level, type="UPGRADE")
             self._ask("update_feature", name="transaction.version", level=2, type="UPGRADE")
+
+    def _next_release(self) -> str | None:
+        """The release that the next rolling restart brings, None if it leaves it as it is."""
+        if not self._is_upgraded:
+            return self._plan.upgrade
+        return self._plan.kafka if self._plan.rolls_back and not self._is_rolled_back else None
 
     def _reassign(self) -> None:
         """Move a partition to two or three brokers."""
@@ -136,14 +149,35 @@ class Faults:
         folder = node.data / self._chance.choice(self._plan.log_dirs)
         self._log.note(f"FAULT stop broker {node.node_id} and replace {folder.name}")
         node.stop()
-        for path in folder.iterdir():
-            if path.name.startswith("__cluster_metadata"):
-                continue  # a voter must not forget how it voted
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in _OF_THE_NODE:
-                path.unlink()
+        _empty(folder)
         self.start(node)
+
+    def _restore_disk(self) -> None:
+        """Back a disk up, or start a broker with an old backup: its replicas are behind, and truncated or fetched."""
+        node = self._chance.choice(self._cluster.nodes)
+        folder = node.data / self._chance.choice(self._plan.log_dirs)
+        backup = self._backups.pop(folder, None)
+        self._log.note(
+            f"FAULT stop broker {node.node_id} and {'back up' if backup is None else 'restore'} {folder.name}"
+        )
+        node.stop()
+        if backup is None:
+            self._backups[folder] = node.folder / f"backup-{node.node_id}-{folder.name}"
+            shutil.copytree(folder, self._backups[folder], ignore=_left_out_of_backups)
+        else:
+            _empty(folder)
+            shutil.copytree(backup, folder, dirs_exist_ok=True)
+            shutil.rmtree(backup)
+        self.start(node)
+
+    def _freeze(self) -> None:
+        """Stop the process of a broker for some seconds, as a virtual machine that is moved, or a long collection."""
+        node = self._chance.choice([*self._cluster.nodes, *self._cluster.controllers])
+        seconds = self._chance.choice((2, 7, 12))
+        self._log.note(f"FAULT freeze broker {node.node_id} for {seconds} s")
+        node.java.send(signal.SIGSTOP)
+        time.sleep(seconds)
+        node.java.send(signal.SIGCONT)
 
     def _prefer(self) -> None:
         for name, topic in (self._driver_topics() or {}).items():
@@ -198,6 +232,21 @@ class Faults:
         if self._plan.transaction_version is not None or self._is_upgraded:
             kind, level = self._chance.choice((("UPGRADE", 1), ("UPGRADE", 2), ("SAFE_DOWNGRADE", 1)))
             self._ask("update_feature", name="transaction.version", level=level, type=kind)
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything from a log directory but what makes it this node's."""
+    for path in folder.iterdir():
+        if path.name.startswith(_OF_THE_QUORUM):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in _OF_THE_NODE:
+            path.unlink()
+
+
+def _left_out_of_backups(_folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith(_OF_THE_QUORUM) or name in _OF_THE_NODE]
 
 
 def _partitions(topics: dict[str, Any]) -> list[dict[str, Any]]:

@@ -45,6 +45,8 @@ class Plan:
         upgrade: release to which the first rolling restart takes the brokers, or None.
         log_dirs: names of the log directories of each broker; the empty name is its only one.
         controllers: number of controllers that are processes of their own; without any, the brokers are controllers.
+        skew_ms: by how much the clock of each broker is ahead of that of the broker before it; the second one is right.
+        rolls_back: whether the second rolling restart brings the first release back.
     """
 
     kafka: str
@@ -57,6 +59,12 @@ class Plan:
     upgrade: str | None = None
     log_dirs: tuple[str, ...] = ("",)
     controllers: int = 0
+    skew_ms: int = 0
+    rolls_back: bool = False
+
+    def clock_error_ms(self, node_id: int) -> int:
+        """By how much the clock of a node is ahead."""
+        return (node_id - 2) * self.skew_ms if node_id <= self.brokers else 0
 
     @property
     def early(self) -> bool:

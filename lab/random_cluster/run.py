@@ -14,8 +14,9 @@ from lab.driver import Driver, driving
 from lab.errors import DriverError, LabError
 from lab.jars import broker_jars
 from lab.legacy import zookeeper, zookeeper_node
+from lab.preloads import preload
 from lab.progress import say
-from lab.random_cluster.copies import Copies, Counts, copy
+from lab.random_cluster.copies import Copier, Copies, Counts
 from lab.random_cluster.faults import Faults
 from lab.random_cluster.load import Load, Log, create
 from lab.random_cluster.plan import Plan
@@ -53,16 +54,16 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
         for topic in plan.topics:
             create(drivers[0], topic, log)
         faults = Faults(plan, cluster, drivers[-1], log)
-        copies = Copies(cluster, folder / "copies", counts, log, faults.start)
+        copies = Copies(cluster, Copier(plan, folder / "copies", log), counts, faults.start)
         with _load(plan, drivers[:-1], log):
             _provoke(plan, faults, copies)
-            _kill_all(plan, cluster, log, folder / "copies" / "killed")
+            _kill_all(plan, cluster, log, copies.copier)
         say("taking the truth")
         time.sleep(_SETTLE_SECONDS)
         write_json(folder / "truth.json", _truth(plan, cluster, drivers[0], log))
         log.note("FAULT stop all brokers in order")
         cluster.stop()
-        copy([*cluster.nodes, *cluster.controllers], folder / "copies" / "cold", log)
+        copies.copier.copy([*cluster.nodes, *cluster.controllers], "cold")
 
 
 @contextmanager
@@ -72,6 +73,7 @@ def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
             folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs, controllers=plan.controllers
         )
         version = plan.transaction_version
+        _set_clocks(plan, cluster)
         cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
         with running(cluster):
             yield cluster
@@ -80,8 +82,15 @@ def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
     with zookeeper(folder, broker_jars(plan.kafka)) as port:
         config, nodes = {**_SESSION, **plan.config}, range(1, plan.brokers + 1)
         cluster = Cluster([zookeeper_node(each, folder, port, plan.kafka, config) for each in nodes])
+        _set_clocks(plan, cluster)
         with running(cluster):
             yield cluster
+
+
+def _set_clocks(plan: Plan, cluster: Cluster) -> None:
+    if plan.skew_ms:
+        for node in cluster.nodes:
+            node.environment.update(preload("skewed_clock", CLOCK_SKEW_MS=plan.clock_error_ms(node.node_id)))
 
 
 def _provoke(plan: Plan, faults: Faults, copies: Copies) -> None:
@@ -94,11 +103,11 @@ def _provoke(plan: Plan, faults: Faults, copies: Copies) -> None:
     copies.take(1)
 
 
-def _kill_all(plan: Plan, cluster: Cluster, log: Log, target: Path) -> None:
+def _kill_all(plan: Plan, cluster: Cluster, log: Log, copier: Copier) -> None:
     time.sleep(2)
     log.note("FAULT kill -9 all brokers")
     cluster.kill()
-    copy(cluster.nodes, target, log)
+    copier.copy(cluster.nodes, "killed")
     if not plan.kraft:
         time.sleep(8)
     log.note("FAULT start all brokers")

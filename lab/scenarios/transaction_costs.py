@@ -1,29 +1,23 @@
 """What transactions cost: one client, 1, 2, 4 and 8 partitions in turn, timed by the client itself."""
 
 import os
-import subprocess
 
-from lab.jars import tool
-from lab.places import CACHE, SOURCES
+from lab.preloads import PRELOAD, preload
 from lab.scenario import Scenario, Stage, build_usual
 
 _PARTITIONS = (1, 2, 4, 8)
 _ROUNDS = 30
-_SLOW = "LD_PRELOAD"
 # Every append waits for the disk; the way through the loopback interface is short beside that.
 _CONFIG = {"log.flush.interval.messages": "1"}
 
 
 def build(scenario: Scenario) -> None:
     """Play it with a disk that takes 5 ms for each file it flushes, which the load of the machine hardly changes."""
-    library = CACHE / "slow_disk.so"
-    command = [tool("cc"), "-shared", "-fPIC", "-o", str(library), str(SOURCES / "slow_disk.c"), "-ldl"]
-    subprocess.run(command, check=True)
-    os.environ[_SLOW] = str(library)
+    os.environ.update(preload("slow_disk"))
     try:
         build_usual(scenario)
     finally:
-        del os.environ[_SLOW]
+        del os.environ[PRELOAD]
 
 
 def play(stage: Stage) -> None:
