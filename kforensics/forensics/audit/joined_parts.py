@@ -302,7 +302,7 @@ def merge_parts(
     for part in parts:
         if part.totals is None:
             totals = totals or JoinTotals.merged(one.totals for one in whole if one.totals)
-            outdated = part.outdated(totals, rules.clock_skew_ms)
+            outdated = part.outdated(totals, totals.tolerated_ms(rules.clock_skew_ms))
             whole += [outdated] if len(outdated.listed) else []
         else:
             whole.append(part)

@@ -101,6 +101,7 @@ class Cluster:
             marker_join = join_markers(coordinators, markers, rules)
         else:
             coordinators, marker_join = join(coordinators, markers, rules)
+        rules = rules.tolerating(marker_join.totals.tolerated_ms(rules.clock_skew_ms))
         return cls(rules, coordinators, marker_join, tuple(commits), partition_count, offsets_partition_count)
 
     def with_elections(

@@ -121,6 +121,10 @@ class Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""
         return max(map(self.at, log_dirs), key=lambda rules: rules.max_txn_timeout_ms, default=self)
 
+    def tolerating(self, clock_skew_ms: int) -> Rules:
+        """Return the limits for brokers whose clocks differ by up to so much."""
+        return self if clock_skew_ms == self.clock_skew_ms else replace(self, clock_skew_ms=clock_skew_ms)
+
     def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
         """Return what is known of a partition in remote storage, None if nothing is."""
         logs = self.remote_logs.get((topic_id, partition), ())

@@ -1,4 +1,4 @@
-"""Checks what the available files cannot show about transactions, and for transactions with consumer offsets only."""
+"""Checks what limits the verdicts on transactions: partitions and times that are not available, and wrong clocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
-from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row
 
 CODES = by_name(
@@ -19,6 +19,21 @@ CODES = by_name(
         meaning="The available files do not show how transactions ended in a partition.",
         why="The files do not include a partition of the transaction, or do not cover the time in question.",
         benign="Always: it is not a fault of the cluster.",
+    ),
+    Code(
+        "broker-clocks-differ",
+        Severity.WARNING,
+        meaning="The clocks of brokers differ by more than 5 s, as the times of markers show.",
+        remedy="Compare the clocks of all brokers, for example with `date --utc`, and have them synchronized.",
+        why=(
+            "Timeouts, retention and log append times follow the clock of each broker, so they change with the leader. "
+            "No verdict on a transaction leans on a time that the difference makes uncertain: some are not given "
+            "until later, or not at all."
+        ),
+        benign=(
+            "One clock was wrong for a time. The files of brokers of two clusters with the same cluster id lie in one "
+            "folder."
+        ),
     ),
     Code(
         "eos-commit-without-output",
@@ -39,6 +54,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
         more = {"transaction_count": unknown["count"], "partition": unknown["partition"]}
         yield from first_n_placed(transactions, partial(_unverifiable, cluster, reason), **more)
     yield from _without_output(cluster)
+    yield from _clocks(cluster)
 
 
 _REASONS = {
@@ -75,6 +91,22 @@ def _offsets_only(cluster: Cluster, row: Row) -> PlacedFinding:
         producer=(row["producer_id"], row["marker_epoch"]),
         evidence={"transactions": row["transactions"]},
         benign=("input that produced no output: likely",),
+    )
+
+
+def _clocks(cluster: Cluster) -> Iterator[PlacedFinding]:
+    totals = cluster.marker_join.totals
+    if not totals.clocks_differ:
+        return
+    allowed, count = cluster.rules.clock_skew_ms, int(totals.clock_differences.sum())
+    yield cluster.at_partition(
+        min(cluster.marker_join.by_partition),
+        CODES["broker-clocks-differ"],
+        f"The times of {format_count(count, 'marker')} show that the clocks of brokers differ. Verdicts on "
+        f"transactions allow for {format_duration(allowed)}.",
+        evidence={"markers": count, "allowed_ms": allowed},
+        exactness=Exactness.APPROXIMATE,
+        benign=("one clock wrong for a time: possible", "brokers of two clusters in one folder: not checked"),
     )
 
 

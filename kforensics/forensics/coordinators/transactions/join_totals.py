@@ -6,11 +6,12 @@ Checks use these instead of all rows, so that no process has to hold every trans
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
+from kforensics.forensics.coordinators.transactions.clock_differences import NO_DIFFERENCES, tolerated_difference_ms
 from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     MarkerStatus,
@@ -48,25 +49,34 @@ class JoinTotals:
         unknown_outcomes: UNKNOWN_OUTCOME records, by status and partition.
         offsets_only: OFFSETS_ONLY records, by id.
         epochs: COORDINATOR_EPOCH records.
+        clock_differences: how many markers show that clocks differ, by the difference: :mod:`.clock_differences`.
     """
 
     unknown_outcomes: StructArray
     offsets_only: StructArray
     epochs: StructArray
+    clock_differences: IntArray = field(default_factory=lambda: NO_DIFFERENCES)
 
     @classmethod
-    def of(cls, coordinators: Coordinators, listed: TransactionPartitionArray, markers: StructRows) -> JoinTotals:
+    def of(
+        cls,
+        coordinators: Coordinators,
+        listed: TransactionPartitionArray,
+        markers: StructRows,
+        differences: IntArray = NO_DIFFERENCES,
+    ) -> JoinTotals:
         """Return the totals of a join.
 
         Args:
             coordinators: the transactions.
             listed: their partitions with their markers.
             markers: the markers of all partitions.
+            differences: how many of them show that clocks differ.
         """
         transactions = coordinators.transactions
         # A few sums of each chunk take less memory than the rows of all of them.
         chunks = [listed[start : start + AT_ONCE] for start in range(0, len(listed), AT_ONCE)]
-        return cls.merged(
+        totals = cls.merged(
             [
                 *(cls._of_listed(transactions, chunk, markers) for chunk in chunks),
                 *(
@@ -75,6 +85,7 @@ class JoinTotals:
                 ),
             ]
         )
+        return replace(totals, clock_differences=differences)
 
     @classmethod
     def _of_listed(cls, transactions: StructRows, listed: TransactionPartitionArray, markers: StructRows) -> JoinTotals:
@@ -87,11 +98,12 @@ class JoinTotals:
     def merged(cls, parts: Iterable[JoinTotals]) -> JoinTotals:
         """Return the totals of several joins, with the same numbers of transactions, partitions and ids."""
         every = list(parts)
-        return cls.added_up(
+        merged = cls.added_up(
             concat_rows([NO_OUTCOMES, *(one.unknown_outcomes for one in every)]),
             concat_rows([NO_OFFSETS, *(one.offsets_only for one in every)]),
             concat_rows([NO_EPOCHS, *(one.epochs for one in every)]),
         )
+        return replace(merged, clock_differences=sum((one.clock_differences for one in every), NO_DIFFERENCES))
 
     @classmethod
     def added_up(cls, unknown_outcomes: StructArray, offsets_only: StructArray, epochs: StructArray) -> JoinTotals:
@@ -112,6 +124,15 @@ class JoinTotals:
         for rows in (unknown, offsets_only):
             rows["transaction"] = transactions[rows["transaction"]]
         return replace(self, unknown_outcomes=unknown, offsets_only=offsets_only)
+
+    def tolerated_ms(self, skew_ms: int) -> int:
+        """Return by how much the clocks of brokers may differ, at least as much as is tolerated anyway."""
+        return tolerated_difference_ms(self.clock_differences, skew_ms)
+
+    @property
+    def clocks_differ(self) -> bool:
+        """Whether enough markers show that clocks differ by more than is tolerated anyway."""
+        return self.tolerated_ms(1) > 1
 
     def epochs_before(self, coordinators: IntArray, times: IntArray) -> IntArray:
         """Return the highest epoch that a coordinator had certainly used before a time, -1 if none.

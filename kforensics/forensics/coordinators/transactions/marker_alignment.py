@@ -171,7 +171,8 @@ def _by_time(
     An end certainly has no marker only if there are too few of its outcome, wherever they are.
     """
     markers, latest, optional_latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
-    end_of = np.searchsorted(ends.decided, times, side="right") - 1
+    # The clock of a coordinator that moved to another broker may have gone back.
+    end_of = np.searchsorted(np.maximum.accumulate(ends.decided), times, side="right") - 1
     for marker in range(len(times) - 1, -1, -1):
         end = end_of[marker]
         if end < 0:

@@ -16,6 +16,11 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, State, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import TRANSACTION_MARKER, PartitionMarkers
+from kforensics.forensics.coordinators.transactions.clock_differences import (
+    backward_steps,
+    clock_differences,
+    tolerated_difference_ms,
+)
 from kforensics.forensics.coordinators.transactions.early_markers import note_early_markers
 from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.coordinators.transactions.join_totals import JoinTotals
@@ -71,22 +76,22 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
         rules: limits and the time of evaluation.
     """
     numbers, by_partition = numbered_partitions(coordinators, supplied)
-    start, end, first = (np.full(len(numbers), time, "i8") for time in (NEVER, NEVER, ALWAYS))
-    start[list(by_partition)] = [_certain_start(one, rules.clock_skew_ms) for one in by_partition.values()]
-    end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
-    first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
     markers = _all_markers(by_partition, packed=isinstance(coordinators.transactions, PackedRows))
     by_partition = dict(_with_views(by_partition, markers))
     del supplied
     listed = decided_partitions(coordinators, markers, numbers)
     groups = key_groups(coordinators.transactions, listed, markers)
-    join = _Join(coordinators, markers, listed, groups, (start, end, first), rules.clock_skew_ms)
+    differences = clock_differences(coordinators, listed, markers, groups, rules.clock_skew_ms)
+    differences += backward_steps(by_partition.values(), rules.clock_skew_ms)
+    rules = rules.tolerating(tolerated_difference_ms(differences, rules.clock_skew_ms))
+    coverage = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms)
+    join = _Join(coordinators, markers, listed, groups, coverage, rules.clock_skew_ms)
     join.by_key()
     join.by_order()
     join.set_statuses(by_partition)
     roles = marker_roles(coordinators, markers, join.roles, rules)
     note_early_markers(coordinators.transactions, listed, markers, roles, rules.clock_skew_ms)
-    totals = JoinTotals.of(coordinators, listed, markers)
+    totals = JoinTotals.of(coordinators, listed, markers, differences)
     return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles, totals)
 
 
@@ -97,6 +102,29 @@ def numbered_partitions(
     by_name = {partition.name: partition for partition in supplied}
     numbers = {name: n for n, name in enumerate(dict.fromkeys(chain(by_name, *coordinators.partition_sets)))}
     return numbers, {numbers[name]: partition for name, partition in by_name.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Coverage:
+    """What the log of each partition, by its number, covers by the clock of any coordinator.
+
+    Attributes:
+        start: time from which it has all markers, NEVER if it is not supplied.
+        end: time until which it has all markers.
+        first: time of its first batch.
+    """
+
+    start: IntArray
+    end: IntArray
+    first: IntArray
+
+    @classmethod
+    def of(cls, by_partition: Mapping[int, PartitionMarkers], count: int, skew_ms: int) -> _Coverage:
+        start, end, first = (np.full(count, time, "i8") for time in (NEVER, NEVER, ALWAYS))
+        start[list(by_partition)] = [_certain_start(one, skew_ms) for one in by_partition.values()]
+        end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
+        first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
+        return cls(start, end, first)
 
 
 def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:
@@ -146,11 +174,11 @@ class _Join:
         markers: StructRows,
         listed: TransactionPartitionArray,
         groups: KeyGroups,
-        coverage: tuple[IntArray, IntArray, IntArray],
+        coverage: _Coverage,
         skew_ms: int,
     ) -> None:
         self._coordinators, self._markers, self._listed, self._groups = coordinators, markers, listed, groups
-        (self._coverage_start, self._coverage_end, self._first_time), self._skew_ms = coverage, skew_ms
+        self._coverage, self._skew_ms = coverage, skew_ms
         self._outcomes = decided_outcomes(self._column("status"))
         self._is_unique = self._unique_groups()
         self.roles = np.full(len(markers), NONE, "i1")
@@ -213,7 +241,8 @@ class _Join:
     def by_order(self) -> None:
         """Join the groups whose key identifies, or may identify, several transactions."""
         rows = np.flatnonzero(~self._is_unique[self._groups.of_partitions])
-        rows = rows[np.lexsort((self._column("decided", rows), self._groups.of_partitions[rows]))]
+        # Those of a group stay in the order of their coordinator's log, which its clock may contradict.
+        rows = rows[np.argsort(self._groups.of_partitions[rows], kind="stable")]
         for batch in group_batches(self._groups, rows):
             ends, sent = self._ends(batch.rows), self._sent(batch.markers)
             for own, ours in batch.bounds:
@@ -222,7 +251,7 @@ class _Join:
     def _ends(self, rows: IntArray) -> GroupEnds:
         decided, completed = self._column("decided", rows), self._column("completed", rows)
         partitions = self._listed["partition"][rows]
-        is_covered = decided >= self._coverage_start[partitions]
+        is_covered = decided >= self._coverage.start[partitions]
         is_required = ~self._column("is_superseded", rows) & is_covered
         is_required &= ~self._may_follow_copy(completed, partitions) & ~self._precedes_log(completed, partitions)
         is_whole = self._coordinators.ids["history_complete"][self._column("id", rows)]
@@ -258,12 +287,12 @@ class _Join:
 
     def _may_follow_copy(self, completed: IntArray, partitions: IntArray) -> BoolArray:
         """Return for which listed partitions the marker may have been written after the partition was copied."""
-        late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage_end[partitions])
+        late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage.end[partitions])
         return late
 
     def _precedes_log(self, completed: IntArray, partitions: IntArray) -> BoolArray:
         """Return for which listed partitions the transaction was complete before the first batch of the log."""
-        early: BoolArray = (completed != NO_TIME) & (completed < self._first_time[partitions])
+        early: BoolArray = (completed != NO_TIME) & (completed < self._coverage.first[partitions])
         return early
 
     def _history_start(self, decided: GroupEnds) -> int:
@@ -287,7 +316,7 @@ class _Join:
         is_elsewhere = self._may_follow_copy(completed, listed["partition"])
         is_elsewhere |= self._precedes_log(completed, listed["partition"])
         del completed
-        covered = self._column("decided") >= self._coverage_start[listed["partition"]]
+        covered = self._column("decided") >= self._coverage.start[listed["partition"]]
         complete = np.isin(self._column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
         covered |= self._has_unended_data(~covered & ~has_marker & complete, by_partition)
         cases = (

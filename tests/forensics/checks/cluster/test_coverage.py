@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.coordinators.transactions.transitions import TV2
+from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
 FIRES = {
     "atomicity-unverifiable": "test_a_partition_that_is_not_available",
     "eos-commit-without-output": "test_nothing_but_offsets",
+    "broker-clocks-differ": "test_clocks_that_differ_are_reported_once_and_no_marker_is_missing",
 }
 SILENT = {
     "atomicity-unverifiable": "test_everything_is_available",
     "eos-commit-without-output": "test_everything_is_available",
+    "broker-clocks-differ": "test_one_marker_with_another_time_shows_no_clock",
 }
 LOG = (
     "a Empty 1 0 t 0; a Ongoing 1 0 {p-0, p-1} t 10; a PrepareCommit 1 0 {p-0, p-1} t 20; a CompleteCommit 1 0 t 30; "
@@ -82,3 +88,58 @@ def test_nothing_but_offsets(tmp_path: Path) -> None:
     ((_, finding),) = found_in(cluster_under(tmp_path))
     assert (finding.code.name, finding.producer_id) == ("eos-commit-without-output", 1)
     assert finding.evidence == {"transactions": 1}
+
+
+def supplied_by_clocks(folder: Path, differences_ms: list[int], *, version: int = 0) -> None:
+    """Write one log of a coordinator, and partitions whose leaders have other clocks: a transaction in each of them."""
+    log, epoch = "a Empty 1 0 t 0", 0
+    for partition, difference in enumerate(differences_ms):
+        time, sent = 1000 * partition, epoch + 1 if version >= TV2 else epoch
+        log += (
+            f"; a Ongoing 1 {epoch} tv {version} {{p-{partition}}} start {time} t {time + 10}"
+            f"; a PrepareCommit 1 {sent} tv {version} {{p-{partition}}} t {time + 20}"
+            f"; a CompleteCommit 1 {sent} tv {version} t {time + 30}"
+        )
+        data = f"D 1 {epoch} 0-0 @0-0 T; M 1 {sent} C 0 @1 {at(time + 25 + difference)}"
+        forge(folder, data, topic="p", partition=partition)
+        epoch = sent
+    forge_coordinator(folder, log)
+
+
+@pytest.mark.parametrize("version", [0, TV2])
+@pytest.mark.parametrize("difference", [-300_000, 300_000])
+def test_clocks_that_differ_are_reported_once_and_no_marker_is_missing(
+    difference: int, version: int, tmp_path: Path
+) -> None:
+    supplied_by_clocks(tmp_path, [0, difference, difference, difference, difference], version=version)
+    cluster = cluster_under(tmp_path)
+    ((_, finding),) = found_in(cluster)
+    assert (finding.code.name, str(finding.severity)) == ("broker-clocks-differ", "warning")
+    assert finding.message.startswith("The times of 4 markers show that the clocks of brokers differ.")
+    assert finding.message.endswith("allow for 5 min 20 s.")
+    statuses = cluster.marker_join.transaction_partitions["marker_status"]
+    assert statuses.tolist() == [MarkerStatus.MATCHED] * 5
+
+
+def test_one_marker_with_another_time_shows_no_clock(tmp_path: Path) -> None:
+    supplied_by_clocks(tmp_path, [0, 0, 300_000, 300_000, 0])
+    cluster = cluster_under(tmp_path)
+    assert "broker-clocks-differ" not in codes_in(cluster)
+    assert cluster.rules.clock_skew_ms == Rules(0).clock_skew_ms
+
+
+def test_a_log_that_goes_back_shows_that_its_leaders_have_other_clocks(tmp_path: Path) -> None:
+    """The history of the coordinator is not known from its begin on, and its markers are not told apart by epoch."""
+    times = [0, 1000, 2000, 3000, 4000, -285_000, -284_000, -283_000, -282_000]
+    forge(tmp_path, "; ".join(f"M 1 0 C 0 @{n} {at(time)}" for n, time in enumerate(times)), topic="p")
+    forge_coordinator(tmp_path, "b Empty 2 0 t 0")
+    cluster = cluster_under(tmp_path)
+    assert cluster.rules.clock_skew_ms == 640_000
+    assert codes_in(cluster)["broker-clocks-differ"] == "warning"
+
+
+def test_one_marker_from_the_future_shows_no_clock(tmp_path: Path) -> None:
+    times = [0, 1000, 900_000, 3000, 4000, 5000, 6000]
+    forge(tmp_path, "; ".join(f"M 1 0 C 0 @{n} {at(time)}" for n, time in enumerate(times)), topic="p")
+    forge_coordinator(tmp_path, "b Empty 2 0 t 0")
+    assert "broker-clocks-differ" not in codes_in(cluster_under(tmp_path))
