@@ -77,8 +77,8 @@ CODES = by_name(
         ),
         benign=(
             "The cluster once returned to an older inter-broker protocol, or the topic to an older message format: the "
-            "broker then deletes the file, and the severity is info. The log of a follower began again after the "
-            "checkpoint had been copied; the severity is info then."
+            "broker then deletes the file, and the severity is info. The log of a follower began again between "
+            "the copies of the log and of the checkpoint; the severity is info then."
         ),
     ),
 )
@@ -312,13 +312,23 @@ def _missing(state: PartitionState, checkpoint: _Checkpoint, run: Row) -> Findin
 
 
 def _may_be_younger(state: PartitionState, checkpoint: _Checkpoint) -> bool:
-    """Return whether the log of a running broker may have begun again after its file without an entry was copied.
+    """Return whether the log of a running broker may have begun again between the copies of it and of its empty file.
 
     A follower truncates its log fully to begin again where the leader's log begins. It has one segment then, and no
     entry until the first batch is appended. Rule: ``UnifiedLog.truncateFullyAndStartAt``.
     """
-    is_restarted = len(state.partition.segments) == 1 and state.partition.first_offset > 0 and not checkpoint.entries
-    return is_restarted and not state.partition.log_dir.clean_shutdown
+    if checkpoint.entries or state.partition.log_dir.clean_shutdown:
+        return False
+    has_begun = len(state.partition.segments) == 1 and state.partition.first_offset > 0
+    return has_begun or _ended_before(state)
+
+
+def _ended_before(state: PartitionState) -> bool:
+    """Return whether the copy of the log is older than its file: it lacks the segment that begins at its end."""
+    file, last = state.partition.leader_epochs, state.partition.segments[-1]
+    if file is None or file.mtime_ms is None or last.mtime_ms is None or not state.log.batches:
+        return False
+    return file.mtime_ms >= last.mtime_ms and state.log_end_offset in state.partition.snapshots
 
 
 def _mismatch(state: PartitionState, checkpoint: _Checkpoint, message: str, run: Row | None = None) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,22 @@ def test_a_log_may_have_begun_again_while_it_was_copied(
     first = min(log)
     forge(tmp_path, log, leader_epochs={first: 3}, clean_shutdown=clean_shutdown, replaced=checkpoint([]))
     assert key_facts(found_in(tmp_path)) == [(MISSING, severity, first)]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "age_s", "severity"),
+    [(10, 1, Severity.INFO), (10, -1, Severity.WARNING), (5, 1, Severity.WARNING)],
+    ids=["copied", "file older", "not rolled"],
+)
+def test_the_copy_of_a_log_may_be_from_before_it_began_again(
+    tmp_path: Path, snapshot: int, age_s: int, severity: Severity
+) -> None:
+    """A log that begins again has a snapshot at its new begin; its old segment was copied and is gone by now."""
+    log = {0: "plain @0-4", 5: "plain @5-9"}
+    folder = forge(tmp_path, log, clean_shutdown=False, snapshots={snapshot: []}, replaced=checkpoint([]))
+    written = file_of(folder, 5).stat().st_mtime + age_s
+    utime(folder / NAME, (written, written))
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity, 0)]
 
 
 def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
