@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     clusters.add_argument("--hot", type=int, default=2, metavar="N", help="how many copies of the brokers at work")
     clusters.add_argument("--killed", type=int, default=0, metavar="N", help="copies of a broker killed meanwhile")
+    clusters.add_argument("--full", type=int, default=0, metavar="N", help="copies of a broker whose disk was full")
     clusters.set_defaults(run=_random)
     return parser
 
@@ -66,7 +67,7 @@ def _random(options: argparse.Namespace) -> None:
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
     skew_ms = round(options.skew * 1000)
     plan = replace(plan, controllers=options.controllers, skew_ms=skew_ms, rolls_back=options.rollback)
-    play(folder, plan, Counts(options.hot, options.killed))
+    play(folder, plan, Counts(options.hot, options.killed, options.full))
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

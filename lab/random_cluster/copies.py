@@ -15,6 +15,7 @@ from lab.random_cluster.load import Log
 from lab.random_cluster.plan import Plan
 
 _PAUSES = (0, 0, 0.01, 0.03)
+_FULL_SECONDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,12 @@ class Counts:
     Attributes:
         hot: of all brokers while they run.
         killed: of one broker that was killed for it, and is started again afterwards.
+        full: of one broker whose disk was full, and which is started again when it is not.
     """
 
     hot: int = 2
     killed: int = 0
+    full: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Copies:
         self._counts = counts
         self._chance = Random(counts.hot)
         self._start = start
-        self._hot = self._killed = 0
+        self._hot = self._killed = self._full = 0
 
     def take(self, share: float) -> None:
         """Take what is due once this share of the time under load has passed."""
@@ -93,6 +96,9 @@ class Copies:
         while self._killed < self._counts.killed and (self._killed + 1) / (self._counts.killed + 1) <= share:
             self._killed += 1
             self._take_killed()
+        while self._full < self._counts.full and (self._full + 1) / (self._counts.full + 1) <= share:
+            self._full += 1
+            self._take_full()
 
     def _take_hot(self) -> None:
         pause = lambda: time.sleep(self._chance.choice(_PAUSES))  # noqa: E731
@@ -105,3 +111,22 @@ class Copies:
         node.kill()
         self.copier.copy([node], f"killed-{self._killed}")
         self._start(node)
+
+    def _take_full(self) -> None:
+        """A broker that cannot write to its only log directory ends; with others left, it goes on with them."""
+        node = self._chance.choice(self._cluster.nodes)
+        flag = full_disk_flag(node)
+        self.copier.log.note(f"FAULT the disk of broker {node.node_id} is full")
+        flag.touch()
+        deadline = time.monotonic() + _FULL_SECONDS
+        while node.java.running and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.copier.copy([node], f"full-{self._full}")
+        flag.unlink()
+        node.kill()
+        self._start(node)
+
+
+def full_disk_flag(node: Node) -> Path:
+    """The file that is there as long as the disk of a broker is full."""
+    return node.folder / f"disk-of-{node.node_id}-is-full"

@@ -16,7 +16,7 @@ from lab.jars import broker_jars
 from lab.legacy import zookeeper, zookeeper_node
 from lab.preloads import preload
 from lab.progress import say
-from lab.random_cluster.copies import Copier, Copies, Counts
+from lab.random_cluster.copies import Copier, Copies, Counts, full_disk_flag
 from lab.random_cluster.faults import Faults
 from lab.random_cluster.load import Load, Log, create
 from lab.random_cluster.plan import Plan
@@ -46,7 +46,7 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
     (folder / "copies").mkdir(parents=True)
     log = Log(folder / "events.log")
     write_json(folder / "plan.json", asdict(plan))
-    with _brokers(plan, folder / "run") as cluster, ExitStack() as clients:
+    with _brokers(plan, folder / "run", counts) as cluster, ExitStack() as clients:
         drivers = [
             clients.enter_context(driving(cluster.bootstrap, folder / f"driver-{each}.out", early=plan.early))
             for each in range(_THREADS + 1)
@@ -67,13 +67,13 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
 
 
 @contextmanager
-def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
+def _brokers(plan: Plan, folder: Path, counts: Counts) -> Iterator[Cluster]:
     if plan.kraft:
         cluster = make_cluster(
             folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs, controllers=plan.controllers
         )
         version = plan.transaction_version
-        _set_clocks(plan, cluster)
+        _set_hosts(plan, cluster, counts)
         cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
         with running(cluster):
             yield cluster
@@ -82,15 +82,22 @@ def _brokers(plan: Plan, folder: Path) -> Iterator[Cluster]:
     with zookeeper(folder, broker_jars(plan.kafka)) as port:
         config, nodes = {**_SESSION, **plan.config}, range(1, plan.brokers + 1)
         cluster = Cluster([zookeeper_node(each, folder, port, plan.kafka, config) for each in nodes])
-        _set_clocks(plan, cluster)
+        _set_hosts(plan, cluster, counts)
         with running(cluster):
             yield cluster
 
 
-def _set_clocks(plan: Plan, cluster: Cluster) -> None:
-    if plan.skew_ms:
-        for node in cluster.nodes:
-            node.environment.update(preload("skewed_clock", CLOCK_SKEW_MS=plan.clock_error_ms(node.node_id)))
+def _set_hosts(plan: Plan, cluster: Cluster, counts: Counts) -> None:
+    """Let the brokers see another time, and full disks, if the plan or the copies ask for it."""
+    names = [*(["skewed_clock"] if plan.skew_ms else []), *(["full_disk"] if counts.full else [])]
+    for node in cluster.nodes if names else ():
+        environment = preload(
+            *names,
+            CLOCK_SKEW_MS=plan.clock_error_ms(node.node_id),
+            FULL_DISK_FLAG=full_disk_flag(node),
+            FULL_DISK_FOLDER=node.data,
+        )
+        node.environment.update(environment)
 
 
 def _provoke(plan: Plan, faults: Faults, copies: Copies) -> None:
