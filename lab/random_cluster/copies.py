@@ -101,8 +101,8 @@ class Copies:
             self._take_full()
 
     def _take_hot(self) -> None:
-        pause = lambda: time.sleep(self._chance.choice(_PAUSES))  # noqa: E731
-        self.copier.copy(self._cluster.nodes, f"hot-{self._hot}", pause)
+        pauses = self._chance.choice((_PAUSES, (0,)))
+        self.copier.copy(self._cluster.nodes, f"hot-{self._hot}", lambda: time.sleep(self._chance.choice(pauses)))
 
     def _take_killed(self) -> None:
         node = self._chance.choice(self._cluster.nodes)
