@@ -2,6 +2,8 @@
 
 # No postponed annotations, see ``command``.
 
+import atexit
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +95,12 @@ def _store_and_sql(words: list[str], *, has_logs: bool) -> tuple[str | None, str
 def _session(
     options: "PartitionOptions", store: str | None, logs: list[str], status: "ExitStatus"
 ) -> Iterator["Session"]:
-    from kforensics.sql.session import Session  # first: it is an extra
+    from kforensics.render.output import deferred_signals
+
+    # At its end DuckDB lists objects that were not freed, as after an interrupted import, or if they are frozen.
+    with deferred_signals():
+        atexit.unregister(gc.freeze)
+        from kforensics.sql.session import Session  # first: it is an extra
 
     if store is None:
         tables, absent = _log_tables(options, logs, status)

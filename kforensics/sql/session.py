@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -73,8 +71,6 @@ class Session:
     def __init__(self, tables: Mapping[str, Source], absent: Mapping[str, str]) -> None:
         self._failures, self._absent = Failures(), absent
         self.tables = {name: tuple(source.schema.names) for name, source in tables.items()}
-        # At its end DuckDB reports objects that are not freed, so they must not be frozen.
-        atexit.unregister(gc.freeze)
         self._spill = TemporaryDirectory(prefix="kforensics-")
         self._connection = duckdb.connect(":memory:")
         self._connection.execute(f"SET temp_directory='{self._spill.name.replace(chr(39), chr(39) * 2)}'")

@@ -95,11 +95,15 @@ def test_ctrl_c_ends_a_query_and_the_prompt_goes_on(terminal: Terminal) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_command() -> None:
+@pytest.mark.parametrize("seconds", [0.5, 0.7, 0.9, 3])
+def test_ctrl_c_ends_a_command(seconds: float) -> None:
+    """While DuckDB is imported, and while it computes."""
     sql = "SELECT count(*) FROM range(100000000000000)"
     command = [sys.executable, "-m", "kforensics", "query", "--logs", str(BROKER), sql]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
-        time.sleep(3)
+        time.sleep(seconds)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    # Python itself ends by the signal if that arrives in what exec() compiles; to a shell both are 130.
+    assert process.returncode in (130, -signal.SIGINT)
+    assert (out, err) == (b"", b"")
