@@ -134,19 +134,18 @@ class PartitionState:
         high_watermark = self.partition.checkpoint(HIGH_WATERMARK)
         is_beyond = high_watermark is not None and high_watermark > self.log_end_offset
         return (
-            None
-            if is_beyond and (self._is_younger_than_checkpoints or is_recreated(self.partition))
-            else high_watermark
+            None if is_beyond and (self._is_younger_than_checkpoint or is_recreated(self.partition)) else high_watermark
         )
 
     @property
-    def _is_younger_than_checkpoints(self) -> bool:
-        """Whether the log was created after the newest checkpoint was written.
+    def _is_younger_than_checkpoint(self) -> bool:
+        """Whether the log was created after the checkpoint of high watermarks was written.
 
-        A whole log that begins with a batch, or its empty file, from after that was. So was one whose metadata file is
-        newer, but no newer than its batches: in a copy without the times of files it would be.
+        Other checkpoints may be written at any time. A whole log that begins with a batch, or its empty file, from
+        after that was. So was one whose metadata file is newer, but no newer than its batches: in a copy without the
+        times of files it would be.
         """
-        written, segments = self.partition.log_dir.written_ms, self.partition.segments
+        written, segments = self.partition.log_dir.written.get(HIGH_WATERMARK), self.partition.segments
         if written is None or not segments or self.partition.first_offset != 0:
             return False
         began = int(self.log.first.max_timestamp[0]) if self.log.batches else segments[0].mtime_ms

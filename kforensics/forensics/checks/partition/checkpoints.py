@@ -85,8 +85,8 @@ MOST_RANGES = 20
 COPIED_FIRST = "metadata copied before the files"
 LOST_IN_CRASH, COPIED_BEFORE = "unflushed data lost in a crash", "log copied before the checkpoint"
 COPY_ORDER = {
-    True: "likely, the checkpoints were written after the log",
-    False: "no, the log was written after the checkpoints",
+    True: "likely, the checkpoint was written after the log",
+    False: "no, the log was written after the checkpoint",
     None: "",
 }
 
@@ -141,15 +141,15 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
 
 
 def _is_log_copied_before(state: PartitionState) -> bool | None:
-    """Return whether the log was last written before the newest checkpoint, in a copy of a running or killed broker.
+    """Return whether the log was last written before its high watermark, in a copy of a running or killed broker.
 
     Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
     was below its high watermark. None if the broker was stopped, or the copy has not kept file times.
     """
-    written, log_dir = state.partition.segments[-1].mtime_ms, state.partition.log_dir
-    if _is_clean_shutdown(state) or written is None or log_dir.written_ms is None or state.kept_until() == NO_TIME:
+    written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(HIGH_WATERMARK)
+    if _is_clean_shutdown(state) or written is None or checkpoint is None or state.kept_until() == NO_TIME:
         return None
-    return written < log_dir.written_ms
+    return written < checkpoint
 
 
 def _log_start(state: PartitionState) -> Iterator[Finding]:

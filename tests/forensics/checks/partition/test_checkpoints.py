@@ -226,6 +226,15 @@ def test_a_log_that_was_created_after_the_checkpoint(tmp_path: Path, created: in
     assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
+def test_a_log_that_is_younger_than_the_checkpoint_of_high_watermarks_alone(tmp_path: Path) -> None:
+    """A broker of 3.6.2 had written that of its cleaner after a topic was created again."""
+    forge(tmp_path, f"plain @0-8 ts {NOW}", high_watermark=41, clean_shutdown=False)
+    for file in tmp_path.glob("*-checkpoint"):
+        age = 3_000 if file.name == HIGH_WATERMARK else -1_000
+        utime(file, ns=((NOW - age) * 1_000_000,) * 2)
+    assert found_in(tmp_path) == []
+
+
 def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) -> None:
     forge(tmp_path, HEADLESS, high_watermark=41, clean_shutdown=False)
     for file in tmp_path.glob("*-checkpoint"):
@@ -236,8 +245,8 @@ def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("written_later_ms", "clean_shutdown", "severity", "excuse"),
     [
-        (5_000, False, Severity.INFO, "likely, the checkpoints were written after the log"),
-        (-5_000, False, Severity.WARNING, "no, the log was written after the checkpoints"),
+        (5_000, False, Severity.INFO, "likely, the checkpoint was written after the log"),
+        (-5_000, False, Severity.WARNING, "no, the log was written after the checkpoint"),
         (5_000, True, Severity.WARNING, "no, clean shutdown"),
     ],
     ids=["of a running broker, log first", "of a running broker, checkpoints first", "stopped"],
