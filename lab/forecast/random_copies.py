@@ -130,7 +130,7 @@ def _summary(forecast: BrokerForecast) -> dict[str, Any]:
 
 
 def _print_summary(name: str, release: str, results: dict[str, Any]) -> None:
-    for state in ("hot", "killed", "cold"):
+    for state in ("hot", "killed", "full", "cold"):
         of_state = [result for copy, result in results.items() if re.match(state, copy)]
         if not of_state:
             continue
