@@ -95,12 +95,9 @@ def _store_and_sql(words: list[str], *, has_logs: bool) -> tuple[str | None, str
 def _session(
     options: "PartitionOptions", store: str | None, logs: list[str], status: "ExitStatus"
 ) -> Iterator["Session"]:
-    from kforensics.render.output import deferred_signals
-
-    # At its end DuckDB lists objects that were not freed, as after an interrupted import, or if they are frozen.
-    with deferred_signals():
-        atexit.unregister(gc.freeze)
-        from kforensics.sql.session import Session  # first: it is an extra
+    # At the end DuckDB lists objects that are not freed, so they must not be frozen, even if its import is interrupted.
+    atexit.unregister(gc.freeze)
+    from kforensics.sql.session import Session  # first: it is an extra
 
     if store is None:
         tables, absent = _log_tables(options, logs, status)

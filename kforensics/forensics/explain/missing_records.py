@@ -278,7 +278,7 @@ def _compaction(state: PartitionState, offset: int) -> _Compaction | None:
     dirty = state.first_dirty_offset
     if dirty is not None and offset < dirty:
         return _Compaction(f"the log is compacted up to offset {dirty} according to the cleaner checkpoint", EXACT)
-    if offset < state.first_uncompacted_offset and not state.is_known_uncleaned:
+    if offset < state.first_uncleaned_offset:
         return _Compaction("the log around it is compacted", APPROXIMATE)
     reason = compacted_elsewhere(state)
     if reason is None:

@@ -167,8 +167,8 @@ class PartitionState:
         was running, it is the active segment only: the cleaner may have continued after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
-            # What was fetched from a compacted leader is as its cleaner left it.
-            return 0 if self.log.cleaned_to < 0 or compacted_elsewhere(self) is None else self.log.cleaned_to + 1
+            was_compacted = self.log.cleaned_to >= 0 and compacted_elsewhere(self) is not None
+            return self.log.cleaned_to + 1 if was_compacted else 0
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
@@ -176,6 +176,11 @@ class PartitionState:
             dirty = max([dirty, *bases[-1:]])
         clean = 0 if dirty is None else min((base for base in bases if base >= dirty), default=self.log_end_offset)
         return max(clean, self.log.cleaned_to + 1)
+
+    @property
+    def first_uncleaned_offset(self) -> int:
+        """Offset from which the cleaner of this broker has replaced nothing; what it fetched may be compacted."""
+        return 0 if self.is_known_uncleaned else self.first_uncompacted_offset
 
     @cached_property
     def is_known_uncleaned(self) -> bool:

@@ -133,9 +133,7 @@ def _before_gaps(state: PartitionState, bounds: _Bounds) -> IntArray:
     if not _knows_cleaner(state):
         # Without the checkpoint only a log without any sign of compaction counts as never compacted.
         return np.flatnonzero(offset_gaps & (state.log.cleaned_to == -1))
-    # A cleaner of another broker does not empty segments here.
-    first = 0 if state.is_known_uncleaned else state.first_uncompacted_offset
-    return np.flatnonzero(offset_gaps & (bounds.base[:-1] >= first))
+    return np.flatnonzero(offset_gaps & (bounds.base[:-1] >= state.first_uncleaned_offset))
 
 
 def _knows_cleaner(state: PartitionState) -> bool:

@@ -86,11 +86,12 @@ def backward_steps(partitions: Iterable[PartitionMarkers], skew_ms: int) -> IntA
         times, reached = partition.markers["marker_timestamp"], NO_TIME
         for start in range(0, len(times) - ENOUGH, AT_ONCE):
             block = times[start : start + AT_ONCE + ENOUGH]
-            lowest = np.minimum(np.minimum(block[:-3], block[1:-2]), block[2:-1])
+            lowest = np.minimum.reduce([block[n : len(block) - ENOUGH + n] for n in range(ENOUGH)])
             before = np.maximum.accumulate(np.maximum(lowest, reached))
             reached = int(before[-1])
-            back = np.maximum(before - block[ENOUGH:], 0)
-            totals += _by_doublings(np.where(back > skew_ms, back * 2, 0), np.ones(len(back), "i8"), skew_ms)
+            back = before - block[ENOUGH:]
+            back = back[back > skew_ms]
+            totals += _by_doublings(back * 2, np.ones(len(back), "i8"), skew_ms)
     return totals
 
 

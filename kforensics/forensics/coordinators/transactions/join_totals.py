@@ -63,7 +63,7 @@ class JoinTotals:
         coordinators: Coordinators,
         listed: TransactionPartitionArray,
         markers: StructRows,
-        differences: IntArray = NO_DIFFERENCES,
+        differences: IntArray,
     ) -> JoinTotals:
         """Return the totals of a join.
 
