@@ -312,7 +312,7 @@ class Cluster:
         for nodes in (self.nodes, self.controllers):
             running = [node.java for node in nodes if node.java.running]
             for java in running:
-                os.kill(_pid(java), signal.SIGTERM)
+                java.send(signal.SIGTERM)
             for java in running:
                 java.end()
 
@@ -320,12 +320,6 @@ class Cluster:
         """Kill every node that still runs."""
         for node in (*self.nodes, *self.controllers):
             node.kill()
-
-
-def _pid(java: JavaProcess) -> int:
-    if java.process is None:
-        raise LabError("A broker that never started cannot be stopped.")
-    return java.process.pid
 
 
 def make_cluster(

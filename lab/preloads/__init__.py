@@ -1,6 +1,7 @@
 """Libraries that change what a process sees of its host: the time, how long a flush takes, that a disk is full."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from lab.jars import tool
@@ -22,6 +23,7 @@ def preload(*names: str, **settings: object) -> dict[str, str]:
     return {PRELOAD: libraries, **{variable: str(value) for variable, value in settings.items()}}
 
 
+@cache
 def _compiled(name: str) -> Path:
     library = CACHE / f"{name}.so"
     command = [tool("cc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCES / f"{name}.c"), "-ldl"]

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Copier:
         """
         self.log.note(f"COPY {name} begins")
         for node in nodes:
-            error_s = self.plan.clock_error_ms(node.node_id) / 1000
+            error_ns = self.plan.clock_error_ms(node.node_id) * 1_000_000
             for folder, _, names in os.walk(node.data):
                 place = self.folder / name / node.data.name / Path(folder).relative_to(node.data)
                 place.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ class Copier:
                     with suppress(FileNotFoundError):
                         copied = Path(shutil.copy2(Path(folder) / file, place / file))
                         times = copied.stat()
-                        os.utime(copied, (times.st_atime + error_s, times.st_mtime + error_s))
+                        os.utime(copied, ns=(times.st_atime_ns + error_ns, times.st_mtime_ns + error_ns))
                     pause()
             self.log.note(f"COPY {name} has broker {node.node_id}")
 
@@ -75,53 +76,47 @@ class Copies:
         copier: takes them.
         counts: how many.
         start: starts a broker that was killed.
-
-    Attributes:
-        copier: takes them.
     """
 
     def __init__(self, cluster: Cluster, copier: Copier, counts: Counts, start: Callable[[Node], None]) -> None:
-        self.copier = copier
+        self._copier = copier
         self._cluster = cluster
         self._counts = counts
         self._chance = Random(counts.hot)
         self._start = start
-        self._hot = self._killed = self._full = 0
+        self._taken: Counter[str] = Counter()
 
     def take(self, share: float) -> None:
         """Take what is due once this share of the time under load has passed."""
-        while self._hot < self._counts.hot and (self._hot + 1) / (self._counts.hot + 1) <= share:
-            self._hot += 1
-            self._take_hot()
-        while self._killed < self._counts.killed and (self._killed + 1) / (self._counts.killed + 1) <= share:
-            self._killed += 1
-            self._take_killed()
-        while self._full < self._counts.full and (self._full + 1) / (self._counts.full + 1) <= share:
-            self._full += 1
-            self._take_full()
+        kinds = ("hot", self._take_hot), ("killed", self._take_killed), ("full", self._take_full)
+        for kind, take in kinds:
+            count = getattr(self._counts, kind)
+            while self._taken[kind] < count and (self._taken[kind] + 1) / (count + 1) <= share:
+                self._taken[kind] += 1
+                take(f"{kind}-{self._taken[kind]}")
 
-    def _take_hot(self) -> None:
+    def _take_hot(self, name: str) -> None:
         pauses = self._chance.choice((_PAUSES, (0,)))
-        self.copier.copy(self._cluster.nodes, f"hot-{self._hot}", lambda: time.sleep(self._chance.choice(pauses)))
+        self._copier.copy(self._cluster.nodes, name, lambda: time.sleep(self._chance.choice(pauses)))
 
-    def _take_killed(self) -> None:
+    def _take_killed(self, name: str) -> None:
         node = self._chance.choice(self._cluster.nodes)
         time.sleep(self._chance.uniform(0, 1.5))  # in the middle of something
-        self.copier.log.note(f"FAULT kill -9 broker {node.node_id}")
+        self._copier.log.note(f"FAULT kill -9 broker {node.node_id}")
         node.kill()
-        self.copier.copy([node], f"killed-{self._killed}")
+        self._copier.copy([node], name)
         self._start(node)
 
-    def _take_full(self) -> None:
+    def _take_full(self, name: str) -> None:
         """A broker that cannot write to its only log directory ends; with others left, it goes on with them."""
         node = self._chance.choice(self._cluster.nodes)
         flag = full_disk_flag(node)
-        self.copier.log.note(f"FAULT the disk of broker {node.node_id} is full")
+        self._copier.log.note(f"FAULT the disk of broker {node.node_id} is full")
         flag.touch()
         deadline = time.monotonic() + _FULL_SECONDS
         while node.java.running and time.monotonic() < deadline:
             time.sleep(0.1)
-        self.copier.copy([node], f"full-{self._full}")
+        self._copier.copy([node], name)
         flag.unlink()
         node.kill()
         self._start(node)

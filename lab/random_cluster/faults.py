@@ -20,10 +20,9 @@ _ELECTION_SECONDS = 25
 _SESSION_SECONDS = 8
 # Levels of 4.0 (4.0-IV3) and 4.2; a broker refuses those that it does not know.
 _METADATA_VERSIONS = (25, 29)
-# What stays on a disk that is replaced: the operator formats it with the same ids.
-_OF_THE_NODE = ("meta.properties", "bootstrap.checkpoint")
-# A voter must not forget how it voted.
-_OF_THE_QUORUM = "__cluster_metadata"
+# What stays on a disk that is replaced: the operator formats it with the same ids, and a voter must not forget how it
+# voted.
+_of_the_node = shutil.ignore_patterns("meta.properties", "bootstrap.checkpoint", "__cluster_metadata*")
 _SETTINGS: list[tuple[str, str | None]] = [
     ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
     ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
@@ -163,7 +162,7 @@ class Faults:
         node.stop()
         if backup is None:
             self._backups[folder] = node.folder / f"backup-{node.node_id}-{folder.name}"
-            shutil.copytree(folder, self._backups[folder], ignore=_left_out_of_backups)
+            shutil.copytree(folder, self._backups[folder], ignore=_of_the_node)
         else:
             _empty(folder)
             shutil.copytree(backup, folder, dirs_exist_ok=True)
@@ -236,17 +235,9 @@ class Faults:
 
 def _empty(folder: Path) -> None:
     """Remove everything from a log directory but what makes it this node's."""
-    for path in folder.iterdir():
-        if path.name.startswith(_OF_THE_QUORUM):
-            continue
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in _OF_THE_NODE:
-            path.unlink()
-
-
-def _left_out_of_backups(_folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name.startswith(_OF_THE_QUORUM) or name in _OF_THE_NODE]
+    names = [path.name for path in folder.iterdir()]
+    for path in (folder / name for name in {*names} - _of_the_node(str(folder), names)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _partitions(topics: dict[str, Any]) -> list[dict[str, Any]]:

@@ -54,16 +54,17 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
         for topic in plan.topics:
             create(drivers[0], topic, log)
         faults = Faults(plan, cluster, drivers[-1], log)
-        copies = Copies(cluster, Copier(plan, folder / "copies", log), counts, faults.start)
+        copier = Copier(plan, folder / "copies", log)
+        copies = Copies(cluster, copier, counts, faults.start)
         with _load(plan, drivers[:-1], log):
             _provoke(plan, faults, copies)
-            _kill_all(plan, cluster, log, copies.copier)
+            _kill_all(plan, cluster, log, copier)
         say("taking the truth")
         time.sleep(_SETTLE_SECONDS)
         write_json(folder / "truth.json", _truth(plan, cluster, drivers[0], log))
         log.note("FAULT stop all brokers in order")
         cluster.stop()
-        copies.copier.copy([*cluster.nodes, *cluster.controllers], "cold")
+        copier.copy([*cluster.nodes, *cluster.controllers], "cold")
 
 
 @contextmanager
