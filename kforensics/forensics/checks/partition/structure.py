@@ -233,7 +233,7 @@ def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) 
         exactness=exactness,
         benign=benign,
     )
-    return replace(finding, remedy=UNLESS_REPLICAS_DIFFER) if severity == Severity.INFO else finding
+    return _with_remedy(finding, severity)
 
 
 def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[str, ...]]:
@@ -245,6 +245,11 @@ def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[
     # Every replica of a compacted topic that was fetched after a cleaning has them.
     severity = Severity.WARNING if compaction_of_topic(state) is None else Severity.INFO
     return severity, Exactness.APPROXIMATE, (cleaner, f"{fetched}: likely, {why}")
+
+
+def _with_remedy(finding: Finding, severity: Severity) -> Finding:
+    """Return a finding with its remedy by the severity that :func:`_as_if_compacted` gives it."""
+    return replace(finding, remedy=UNLESS_REPLICAS_DIFFER) if severity == Severity.INFO else finding
 
 
 def _old(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:
@@ -275,7 +280,7 @@ def _miscounted(state: PartitionState, total: ObservationSum) -> Iterator[Findin
         largest = "none has more"
     else:
         return
-    yield state.finding(
+    finding = state.finding(
         CODES["seq-count-mismatch"],
         f"{total.that('has', 'have')} a different number of records than offsets: {largest}.",
         severity=severity,
@@ -285,6 +290,7 @@ def _miscounted(state: PartitionState, total: ObservationSum) -> Iterator[Findin
         exactness=exactness,
         benign=benign,
     )
+    yield _with_remedy(finding, severity)
 
 
 _AGGREGATED = {

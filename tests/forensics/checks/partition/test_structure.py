@@ -138,6 +138,14 @@ def test_internal_topic_may_come_from_a_leader_that_cleaned_it(tmp_path: Path, t
     assert finding.benign[-1].endswith("likely, the topic is compacted")
 
 
+def test_what_a_leader_compacted_needs_no_action_here(tmp_path: Path) -> None:
+    forge(tmp_path, "plain @0-4 cnt 2; plain @9; plain @10-11", topic="__consumer_offsets")
+    findings = found_in(tmp_path, CHECK_MODULES)
+    assert code_names(findings) == ["offset-gap", "seq-count-mismatch"]
+    assert all(finding.severity is Severity.INFO for finding in findings)
+    assert all(finding.remedy == structure.UNLESS_REPLICAS_DIFFER for finding in findings)
+
+
 def test_partially_compacted_batches_next_to_gaps_suggest_compaction(tmp_path: Path) -> None:
     forge(tmp_path, "plain @0-4 cnt 2; plain @9; plain @10-11")
     findings = found_in(tmp_path, CHECK_MODULES)
