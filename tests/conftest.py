@@ -4,7 +4,7 @@ import os
 import re
 import signal
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -108,15 +108,13 @@ def sample_logs() -> Path:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how much was compared: with outputs of Kafka's own tools, with live brokers and their files, with Spark."""
-    compared, examined, shared = Counter[str](), Counter[str](), Counter[str]()
+    counted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for report in terminalreporter.getreports("passed"):
         for name, value in getattr(report, "user_properties", ()):
-            if name == "compared" and report.when == "call":
-                compared.update(value)
-            if name == "examined" and report.when == "call":
-                examined.update(value)
-            if name == "same on Spark" and report.when == "call":
-                shared.update(value)
+            if name in ("compared", "examined", "formatted", "same on Spark") and report.when == "call":
+                counted[name].update(value)
+    compared, examined, formatted = counted["compared"], counted["examined"], counted["formatted"]
+    shared = counted["same on Spark"]
     if shared:
         figures = ", ".join(f"{count:,} {what}" for what, count in shared.items())
         terminalreporter.write_line(f"rows that Spark and one process give alike: {figures}")
@@ -126,3 +124,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if compared:
         tools = ", ".join(f"{tool}: {count}" for tool, count in sorted(compared.items()))
         terminalreporter.write_line(f"compared with Kafka's own dump tools: {sum(compared.values())} outputs ({tools})")
+    if formatted:
+        formatters = ", ".join(f"{formatter}: {count:,}" for formatter, count in sorted(formatted.items()))
+        count = f"{sum(formatted.values()):,} texts of records"
+        terminalreporter.write_line(f"compared with the formatters of kafka-console-consumer: {count} ({formatters})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections import Counter
 from functools import cache
@@ -15,6 +16,7 @@ import kforensics
 from kforensics.errors import UsageError
 from kforensics.forensics.coordinators.partition_of import java_hashes
 from kforensics.forensics.core.broker_settings import DEFAULT
+from lab.golden.formatters import GOLDEN
 from scripts import documented
 from tests.command import ROOT, SAMPLES, run, sentence
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
@@ -29,6 +31,13 @@ DESCRIBED = {
 # A broker before 4.0 keeps the start of the last transaction in memory when the id is initialized again; the record of
 # that has none, and neither has the broker after its next start.
 IN_MEMORY = {("transactions-v0", "epochs")}
+# Ids of samples whose brokers cannot describe them (before 3.0).
+EARLY = {"classic-lab-2.7": 1, "legacy-2.7": 7, "rolling-restart": 3}
+FORMATTED = re.compile(
+    r"(?P<id>.+)::TransactionMetadata\(transactionalId=.+, producerId=(?P<producer_id>\d+), "
+    r"producerEpoch=(?P<producer_epoch>\d+), txnTimeoutMs=(?P<transaction_timeout_ms>\d+), state=(?P<state>\w+), "
+    r"pendingState=None, topicPartitions=\w+\((?P<partitions>.*)\), txnStartTimestamp"
+)
 # Their logs are compacted, or a client initialized an id again to recover from an error of its own.
 OTHER_INITS = {"coordinators-cleaned": set[str](), "legacy-2.7": {"legacy-gamma"}}
 # In the other one, Kafka's components and Flink initialized ids without a command of the lab.
@@ -61,6 +70,35 @@ def test_each_id_is_as_the_live_broker_described_it(sample: str) -> None:
             assert row["start_timestamp"] == described["transaction_start_time_ms"], name
         columns = ("state", "producer_id", "producer_epoch", "transaction_timeout_ms")
         assert [row[column] for column in columns] == [described[column] for column in columns], name
+
+
+@cache
+def _formatted() -> dict[str, dict[str, dict[str, str]]]:
+    """By sample and id: the last text of the formatter of 2.8.2, where brokers before 3.0 could not be asked."""
+    with lzma.open(GOLDEN / "2.8.2.json.xz") as file:
+        of_logs: dict[str, list[tuple[int, str, str]]] = json.load(file)["transaction-log"]
+    last: dict[str, dict[str, dict[str, str]]] = {}
+    for log, records in of_logs.items():
+        sample, _, topic = log.split("/")[:3]
+        if sample in EARLY and topic.startswith("__transaction_state-"):
+            found = (FORMATTED.match(text) for _, text, _ in records)
+            last.setdefault(sample, {}).update({match["id"]: match.groupdict() for match in found if match})
+    return last
+
+
+def test_each_id_of_early_brokers_is_as_the_formatter_of_2_8_printed_its_last_record() -> None:
+    """These brokers cannot describe transactions."""
+    assert {sample: len(ids) for sample, ids in _formatted().items()} == EARLY
+    for sample, formatted in _formatted().items():
+        found = _ids(sample)
+        assert found.keys() == formatted.keys()
+        for name, said in formatted.items():
+            row = found[name]
+            columns = ("producer_id", "producer_epoch", "transaction_timeout_ms", "state")
+            assert [str(row[column]) for column in columns] == [said[column] for column in columns], name
+            assert sorted(filter(None, (row["partitions"] or "").split(","))) == sorted(
+                filter(None, said["partitions"].split(", "))
+            )
 
 
 @pytest.mark.parametrize("sample", DESCRIBED)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ def _printed(text_of: Any, record: dict[str, Any]) -> tuple[str, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", OF_COORDINATORS)
 @pytest.mark.parametrize("style", FORMATTER_STYLES)
-def test_every_record_of_every_sample_is_printed_as_kafka_prints_it(style: str, kind: str) -> None:
+def test_every_record_of_every_sample_is_printed_as_kafka_prints_it(
+    style: str, kind: str, record_property: Callable[[str, object], None]
+) -> None:
     """Records of the other topic and damaged ones are among them; then the exceptions are equal, too."""
     recorded, text_of, compared = _golden(style)[kind], formatter(kind, style), 0
     assert recorded.keys() == set(logs())
@@ -67,6 +70,8 @@ def test_every_record_of_every_sample_is_printed_as_kafka_prints_it(style: str, 
         assert found == [list(each) for each in expected], log
         compared += len(expected)
     assert compared == 4474
+    texts = sum(bool(text) for of_log in recorded.values() for _, text, _ in of_log)
+    record_property("formatted", {f"{STYLES[style].release} {kind}": texts})
 
 
 @pytest.mark.parametrize("style", FORMATTER_STYLES)
