@@ -111,14 +111,19 @@ def keep(
     """Copy the brokers' files into ``sample_logs/<folder>`` with their truth and pedigree."""
     target = SAMPLES / folder
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for node in cluster.nodes:
-        shutil.copytree(node.data, target / node.data.name, copy_function=_copy)
-    dropped = _drop_large(target)
+    dropped = copy_data(cluster, target)
     if truth is not None:
         write_json(target / "truth.json", truth)
     write_json(target / "pedigree.json", _pedigree(scenario, journal, dropped))
     say(f"wrote {folder}: {sum(size_of(path) for path in target.rglob('*')) // 1024} KB")
+
+
+def copy_data(cluster: Cluster, target: Path) -> list[str]:
+    """Copy the brokers' files into a folder, and return what is left out because it is large and has no content."""
+    target.mkdir(parents=True)
+    for node in cluster.nodes:
+        shutil.copytree(node.data, target / node.data.name, copy_function=_copy)
+    return _drop_large(target)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

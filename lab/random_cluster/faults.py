@@ -14,6 +14,7 @@ from lab.errors import DriverError
 from lab.random_cluster.late_writes import LateWrites
 from lab.random_cluster.load import Log
 from lab.random_cluster.plan import Plan
+from lab.random_cluster.repairs import Repairs
 
 _ELECTION_SECONDS = 25
 # ZooKeeper forgets a broker that was killed after its session has timed out.
@@ -47,6 +48,7 @@ class Faults:
         self._log = log
         self._chance = Random(plan.seed * 100 + 99)
         self._late_writes = LateWrites(cluster, self._ask, self._chance)
+        self._repairs = Repairs(cluster, self._ask, log, self._chance)
         self._is_upgraded = self._is_rolled_back = False
         self._backups: dict[Path, Path] = {}
 
@@ -61,6 +63,8 @@ class Faults:
         if self._plan.brokers > 1:
             kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
             kinds += [(self._replace_disk, 2), (self._restore_disk, 3)]
+            kinds += [(self._repairs.grow, 1), (self._repairs.move, 4), (self._repairs.set, 2)]
+            kinds += [(self._repairs.decommission, 2)] if self._plan.kraft else []
         if len(self._plan.log_dirs) > 1:
             kinds += [(self._move, 4)]
         if self._next_release():

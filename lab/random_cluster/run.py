@@ -139,6 +139,7 @@ def _load(plan: Plan, drivers: list[Driver], log: Log) -> Iterator[None]:
 
 
 def _truth(plan: Plan, cluster: Cluster, driver: Driver, log: Log) -> dict[str, Any]:
+    truth: dict[str, Any] = {}
     for _ in range(5):
         try:
             truth = take_truth(driver, plan.kafka, records=False)

@@ -18,6 +18,7 @@ _MODULES = (
     "duplicates",
     "look_alikes",
     "partition_growth",
+    "coordinator_growth",
     "consume_transform_produce",
     "lost_state",
     "producer_expiry",

@@ -202,9 +202,15 @@ KINDS = (
         "the log of a coordinator is inconsistent",
         _partition,
         (
-            *("txnlog-wrong-partition", "txnlog-unparsable", "txnlog-illegal-transition", "txnlog-epoch-regressed"),
-            *("txnlog-pid-reused", "txnlog-transient-state", "group-wrong-partition"),
+            *("txnlog-unparsable", "txnlog-illegal-transition", "txnlog-epoch-regressed", "txnlog-pid-reused"),
+            "txnlog-transient-state",
         ),
+    ),
+    IncidentKind(
+        "internal-partitions",
+        "names belong to other partitions of an internal topic",
+        _topic,
+        ("txnlog-wrong-partition", "group-wrong-partition"),
     ),
     IncidentKind("shared-producer-id", "two transactional ids share a producer id", _producer, ("pid-two-ids",)),
     IncidentKind("offset-beyond-log", "a group is beyond the end of a log", _group, ("eos-offset-beyond-log",)),

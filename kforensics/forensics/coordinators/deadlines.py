@@ -1,6 +1,7 @@
 """Which transactions their coordinators will still end, until when, and which are overdue or stuck.
 
-Rule: ``TransactionStateManager.timedOutTransactions`` decides what is aborted and when.
+Rule: ``TransactionStateManager.timedOutTransactions`` decides what is aborted and when, and
+``TransactionStateManager.partitionFor`` whose coordinator may abort it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
+from kforensics.forensics.coordinators.partition_of import java_hashes
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -20,6 +22,8 @@ __all__ = [
     "copied_at",
     "has_unreadable_state",
     "is_awaited",
+    "is_misplaced",
+    "is_orphaned",
     "is_overdue",
     "is_stuck",
     "partition_copied_at",
@@ -47,7 +51,34 @@ def is_awaited(cluster: Cluster, partition: int, open_transactions: OpenTransact
     lists_it = np.array([name in partitions for partitions in cluster.coordinators.partition_sets] + [False], bool)
     same_producer = last["producer_id"] == open_transactions["producer_id"]
     awaited: BoolArray = active & lists_it[last["partitions"]] & same_producer
-    return awaited
+    return awaited & ~is_orphaned(cluster, ids)
+
+
+def is_misplaced(cluster: Cluster, ids: IntArray) -> BoolArray:
+    """Return which ids, by number, belong to another partition since ``__transaction_state`` was given more.
+
+    A coordinator keeps the number of partitions from its start. After a restart, that of the old partition loads its
+    records but refuses the id, and that of the new one has no record of it.
+    """
+    count, histories = cluster.partition_count, cluster.coordinators.histories
+    partitions = np.array([history.place.partition or 0 for history in histories], "i8")
+    if count is None or (partitions >= count).any():  # the number of partitions is not the one of these files
+        return np.zeros(len(ids), bool)
+    hashes = java_hashes([cluster.coordinators.names[number] for number in ids.tolist()])
+    misplaced: BoolArray = hashes % count != partitions[cluster.coordinators.ids["coordinator"][ids]]
+    return misplaced
+
+
+def is_orphaned(cluster: Cluster, ids: IntArray) -> BoolArray:
+    """Return which ids, by number, have a transaction beyond its timeout that no coordinator will end.
+
+    Coordinators that were not restarted since the topic was given more partitions end it in time.
+    """
+    last = cluster.coordinators.ids[ids]
+    orphaned: BoolArray = last["status"] == State.ONGOING
+    orphaned &= copied_at(cluster)[last["coordinator"]] > transaction_deadlines(cluster)[ids]
+    orphaned[orphaned] = is_misplaced(cluster, ids[orphaned])
+    return orphaned
 
 
 def has_unreadable_state(cluster: Cluster, ids: IntArray) -> BoolArray:

@@ -3,7 +3,8 @@
 A partition is enrolled in a transaction before the first write to it. So data whose coordinator does not list the
 partition hangs, however young it is, if the coordinator's log reaches beyond the data, and the data partition has the
 markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either
-log may be the older one, only the age of the transaction shows that it hangs.
+log may be the older one, only the age of the transaction shows that it hangs. A transaction that is ongoing beyond its
+timeout hangs if its id belongs to another coordinator since ``__transaction_state`` has more partitions.
 
 Rule: ``TransactionsCommand.FindHangingTransactionsCommand``.
 """
@@ -20,6 +21,7 @@ from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
     has_unreadable_state,
     is_awaited,
+    is_orphaned,
     partition_copied_at,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
@@ -60,6 +62,7 @@ def hanging_transactions(
     may_hang &= ~open_transactions["precedes_damage"]
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
+    is_certain |= may_hang & is_orphaned(cluster, ids)
     is_old = seen_idle_times(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain)
 

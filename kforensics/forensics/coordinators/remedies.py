@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.deadlines import (
@@ -19,6 +21,7 @@ from kforensics.forensics.coordinators.deadlines import (
     copied_at,
     has_unreadable_state,
     is_awaited,
+    is_misplaced,
     is_overdue,
     is_stuck,
     transaction_deadlines,
@@ -46,6 +49,11 @@ REMEDIES = {
     "ongoing": (
         "Wait until {until}: then its coordinator aborts it, unless the application ends it first. Do not abort it in "
         f"this partition alone. Check its state with {DESCRIBE}; if it must end now, {END_EVERYWHERE}."
+    ),
+    "misplaced": (
+        "Wait until {until}: then its coordinator aborts it, unless it was restarted since __transaction_state "
+        "was given more partitions, for the id belongs to another one now. If it is open after that time, confirm with "
+        f"{FIND_HANGING}, and end it with {ABORT}."
     ),
     "no timeout": (
         "Do not abort it in this partition alone: its coordinator has it as Ongoing without a timeout, as in a "
@@ -219,6 +227,9 @@ class CoordinatorRemedies:
             return _Situation("prepared", phrase, values, name, worst if stuck else Severity.INFO)
         if last["timeout_ms"] == NO_TIMEOUT or last["start"] == NO_TIME:
             return _Situation("no timeout", "Ongoing, without a timeout", values, name, Severity.INFO)
+        if is_misplaced(self.cluster, np.array([number]))[0]:
+            phrase = f"Ongoing, times out at {until}, but its id belongs to another coordinator"
+            return _Situation("misplaced", phrase, values, name, Severity.WARNING)
         if self._overdue[number]:
             if self._copied_at(number) > transaction_deadlines(self.cluster)[number]:
                 return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)

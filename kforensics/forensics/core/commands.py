@@ -32,6 +32,8 @@ ABORT = f"`{TRANSACTIONS_TOOL} abort --topic {{topic}} --partition {{partition}}
 LIST = f"`{TRANSACTIONS_TOOL} list`"
 DESCRIBE = f"`{TRANSACTIONS_TOOL} describe --transactional-id {{transactional_id}}`"
 TERMINATE = f"`{TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId {{transactional_id}}`"
+GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
+DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"
 # A replica is thrown away only if another one is intact: the damaged one may be the leader, or the only one.
 REBUILD = (
     "Copy the files, and compare the other replicas of {topic}-{partition}: if one is intact, make it the leader and "

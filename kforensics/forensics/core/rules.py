@@ -168,6 +168,10 @@ class Rules:
         value = getattr(self, LIMITS[name]) if name in LIMITS else setting.number
         return {"setting": name, "setting_value": value, "setting_source": setting.source}
 
+    def source_of(self, name: str) -> str:
+        """Return where the value of a setting comes from."""
+        return (self._setting(name, None, any_log_dir=True) or default_setting(name)).source
+
     def _setting(self, name: str, log_dir: str | None, *, any_log_dir: bool = False) -> Setting | None:
         fitting = (setting for setting in self.settings if setting.name == name)
         return next((setting for setting in fitting if any_log_dir or setting.is_for(log_dir)), None)

@@ -20,6 +20,7 @@ from kforensics.forensics.core.broker_settings import (
     Setting,
     setting_of_broker,
 )
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, MetadataRecord, metadata_records
 from kforensics.forensics.metadata.metadata_versions import Release, registered_level
 from kforensics.forensics.metadata.topic_metadata import TOPIC_RECORDS, TopicMetadata, TopicReader
@@ -182,9 +183,11 @@ def _partition_counts(topics: Iterable[TopicMetadata]) -> Iterator[ClusterSettin
     """Yield the settings that the partitions of the coordinators' topics show, and their replicas."""
     for topic in topics:
         if topic.name in PARTITIONS_OF and topic.partition_counts:
-            count = str(topic.partition_counts[-1].count)
+            *earlier, last = topic.partition_counts
             source = f"{SOURCE}, partitions of {topic.name}"
-            yield ClusterSetting(None, Setting(PARTITIONS_OF[topic.name], count, source))
+            if earlier and last.from_ms is not None:
+                source += f": {earlier[-1].count} until {format_time(last.from_ms)}"
+            yield ClusterSetting(None, Setting(PARTITIONS_OF[topic.name], str(last.count), source))
         if topic.name in REPLICAS_OF and topic.replicas:
             source = f"{SOURCE}, PartitionRecord of {topic.name}"
             yield ClusterSetting(None, Setting(REPLICAS_OF[topic.name], str(topic.replicas), source))

@@ -23,7 +23,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS
-from kforensics.forensics.core.commands import ABORT, FIND_HANGING
+from kforensics.forensics.core.commands import ABORT, DESCRIBE_GROUP, FIND_HANGING, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row
@@ -106,11 +106,13 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="A group has records in a partition that does not match its name.",
         remedy=(
-            "Check whether the partition count of the topic was changed: if so, the offsets of every group are split."
+            f"See which offsets the group has now: {DESCRIBE_GROUP}. The topic cannot be given fewer partitions again. "
+            "The offsets that the group had are still in its old partition, where kforensics groups shows them: set "
+            "them again while it is stopped."
         ),
         why=(
-            "A coordinator finds a group by the hash of its name and the partition count. If the count was "
-            "changed, groups start without their offsets."
+            "A coordinator finds a group by the hash of its name and the partition count. It keeps the count from its "
+            "start: once it was changed and brokers were restarted, groups start without their offsets."
         ),
         benign="The partition count differs from the assumed one; it can be given.",
     ),
@@ -328,12 +330,13 @@ def _wrong_partition(cluster: Cluster, commits: Commits, number: int, count: int
     is_given = cluster.offsets_partition_count is not None
     outcome = "no, it was given" if is_given else "possible, most groups match this one"
     (group,) = texts_of(commits.groups.names.take(np.array([number])))
+    source = f" ({cluster.rules.source_of(OFFSETS_PARTITIONS)})" if is_given else ""
     return cluster.at_commit(
         commits,
         commits.groups.position(number),
         CODES["group-wrong-partition"],
         f"Group {group!r} has records in partition {commits.place.partition}; with {count} partitions it belongs to "
-        f"partition {expected}.",
+        f"partition {expected}{source}.",
         evidence={
             "group": group,
             "partitions": count,
@@ -342,6 +345,7 @@ def _wrong_partition(cluster: Cluster, commits: Commits, number: int, count: int
         },
         exactness=Exactness.EXACT if is_given else Exactness.APPROXIMATE,
         benign=(f"another partition count: {outcome}",),
+        remedy=filled_in(CODES["group-wrong-partition"].remedy, {"group": group}),
     )
 
 

@@ -21,13 +21,11 @@ from kforensics.forensics.coordinators.consumer_groups.offset_ranges import (
 )
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, ResetReason, reset_reason
 from kforensics.forensics.core.broker_settings import OFFSETS_RETENTION
-from kforensics.forensics.core.commands import BOOTSTRAP, filled_in
+from kforensics.forensics.core.commands import DESCRIBE_GROUP, GROUPS_TOOL, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.reporting import MOST
 
-GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
-DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"
 RESTORE = f"{GROUPS_TOOL} --reset-offsets --group {{group}} --topic {{topic_partition}} --to-offset {{offset}}"
 SKIP = (
     "To continue at offset {offset} after all, stop its members, check "

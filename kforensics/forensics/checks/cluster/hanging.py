@@ -15,7 +15,8 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
 from kforensics.forensics.coordinators.absorbed_data import own_commit
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
-from kforensics.forensics.coordinators.coordinator_records import NONE, State
+from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
+from kforensics.forensics.coordinators.deadlines import is_orphaned
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
@@ -28,12 +29,13 @@ from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
 from kforensics.parsers.format.array_types import IntArray
 
+NO_COORDINATOR = f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}."
 CODES = by_name(
     Code(
         "txn-hanging-unknown-id",
         Severity.CRITICAL,
         meaning="No coordinator will ever end this transaction: none knows its producer.",
-        remedy=f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}.",
+        remedy=NO_COORDINATOR,
         why=(
             "It hangs as with txn-hanging, and no coordinator has the producer id, so the application cannot be "
             "identified. The client never registered, or the coordinator's state is lost."
@@ -73,7 +75,7 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
     hangs, is_certain = hanging_transactions(cluster, partition, rows, ids)
     more = {"id": ids[hangs], "is_certain": is_certain[hangs]}
     yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), **more)
-    follows_marker = hangs & (rows["previous_marker"] != NONE)
+    follows_marker = hangs & (rows["previous_marker"] != NONE) & ~is_orphaned(cluster, ids)
     yield from first_n_placed(rows[follows_marker], partial(_late_write, cluster, partition), id=ids[follows_marker])
 
 
@@ -115,8 +117,8 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         partition,
         SHARED_CODES["txn-hanging"],
         f"The transaction of producer {row['producer_id']}, epoch {row['producer_epoch']}, open since offset "
-        f"{row['first_offset']} ({format_time(row['first_timestamp'])}), hangs: {_last_state(cluster, row)} and awaits "
-        f"no marker in this partition. {_idle(row['idle_ms'])}",
+        f"{row['first_offset']} ({format_time(row['first_timestamp'])}), hangs: {_why_it_hangs(cluster, row)}. "
+        f"{_idle(row['idle_ms'])}",
         **place(row),
         evidence={
             "silent_ms": row["idle_ms"],
@@ -126,6 +128,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
         benign=(f"coordinator's log copied earlier than this partition: {earlier}",),
+        remedy=NO_COORDINATOR if is_orphaned(cluster, np.array([row["id"]]))[0] else None,
     )
 
 
@@ -135,9 +138,18 @@ def _last_state(cluster: Cluster, row: Row) -> str:
     name, time = cluster.id_name(row), format_time(int(last["last_time"]))
     if last["is_removed"]:
         return f"its transactional id {name!r} was removed at {time}"
+    producer = f"producer {int(last['producer_id'])}, epoch {int(last['producer_epoch'])}"
+    return f"its transactional id {name!r} has been in state {State(int(last['status']))} since {time} ({producer})"
+
+
+def _why_it_hangs(cluster: Cluster, row: Row) -> str:
+    if not is_orphaned(cluster, np.array([row["id"]]))[0]:
+        return f"{_last_state(cluster, row)} and awaits no marker in this partition"
+    count, coordinator = cluster.partition_count, cluster.coordinators.ids["coordinator"][row["id"]]
+    partition = cluster.coordinators.histories[int(coordinator)].place.partition
     return (
-        f"its transactional id {name!r} has been in state {State(int(last['status']))} since {time} (producer "
-        f"{int(last['producer_id'])}, epoch {int(last['producer_epoch'])})"
+        f"{_last_state(cluster, row)} in partition {partition} of {TRANSACTION_STATE}. With {count} partitions it "
+        "belongs to another one, so no coordinator ends it"
     )
 
 

@@ -18,6 +18,7 @@ from kforensics.forensics.coordinators.deadlines import NO_TIMEOUT
 from kforensics.forensics.coordinators.partition_of import java_hashes, likely_count
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
 from kforensics.forensics.core.broker_settings import MAX_TIMEOUT, STATE_PARTITIONS
+from kforensics.forensics.core.commands import LIST
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.reporting import Row
@@ -27,10 +28,15 @@ CODES = by_name(
         "txnlog-wrong-partition",
         Severity.CRITICAL,
         meaning="A transactional id has records in a partition that does not match its name.",
-        remedy="Check whether the partition count of the topic was changed: if so, the state of every id is split.",
+        remedy=(
+            f"List the ids that are known, and their states, with {LIST}. The topic cannot be given fewer partitions "
+            "again. Stop the producers of such ids, end their open transactions as txn-hanging says, and start them: "
+            "they get a new producer id, which does not fence older instances."
+        ),
         why=(
-            "A coordinator finds an id by the hash of its name and the partition count. If the count was "
-            "changed, old and new records belong to different coordinators, and both decide for the same id."
+            "A coordinator finds an id by the hash of its name and the partition count. It keeps the count from its "
+            "start: once it was changed and brokers were restarted, no coordinator finds the old records of such an "
+            "id, times out its open transaction, or fences its older instances."
         ),
         benign="The partition count differs from the assumed one; it can be given.",
     ),
@@ -83,11 +89,12 @@ def _misplaced(cluster: Cluster) -> Iterator[PlacedFinding]:
 def _wrong_partition(cluster: Cluster, count: int, row: Row) -> PlacedFinding:
     is_given = cluster.partition_count is not None
     outcome = "no, it was given" if is_given else "possible, most ids match this one"
+    source = f" ({cluster.rules.source_of(STATE_PARTITIONS)})" if is_given else ""
     return cluster.at_coordinator(
         row,
         CODES["txnlog-wrong-partition"],
         f"Transactional id {cluster.id_name(row)!r} has records in partition {row['actual']}; with {count} partitions "
-        f"it belongs to partition {row['expected']}.",
+        f"it belongs to partition {row['expected']}{source}.",
         evidence={
             "partitions": count,
             "wanted_partition": row["expected"],

@@ -15,6 +15,7 @@ from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
     coordinator_log_ends,
     copied_at,
+    is_misplaced,
     is_overdue,
     is_stuck,
     seen_until,
@@ -22,9 +23,9 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.broker_settings import ABORT_SCAN
-from kforensics.forensics.core.commands import DESCRIBE, TERMINATE
+from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE, filled_in
 from kforensics.forensics.core.findings import Code, Severity, by_name
-from kforensics.forensics.core.formatting import format_duration, format_time
+from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
@@ -64,6 +65,11 @@ CODES = by_name(
     ),
 )
 
+MISPLACED = (
+    f"Check it with {DESCRIBE}. Its id belongs to another partition since __transaction_state was given more of them: "
+    "a coordinator that was restarted since does not know it, and nothing that names the id ends it. Then confirm and "
+    "end it in each of its partitions:"
+)
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {"txn-duration-excessive": transactions.CODES["txn-duration-excessive"]}
 # Partitions to name in a message.
@@ -84,7 +90,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
     is_running = ~np.append(is_stopped, True)[ids["coordinator"]]
     may_have_ended = (is_running & (coordinator_log_ends(cluster)[ids["coordinator"]] - seen <= COPY_MS))[overdue]
-    more = {"was_alive": was_alive, "may_have_ended": ~was_alive & may_have_ended}
+    misplaced = is_misplaced(cluster, overdue)
+    more = {"was_alive": was_alive, "may_have_ended": ~was_alive & may_have_ended, "is_misplaced": misplaced}
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, **more)
     yield from _excessive(cluster)
 
@@ -152,7 +159,17 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
             "coordinator down: not visible in a log",
             f"brokers stopped, or copied, before its timeout: {'no' if row['was_alive'] else 'possible'}",
         ),
+        remedy=_end_each(cluster, row) if row["is_misplaced"] else None,
     )
+
+
+def _end_each(cluster: Cluster, row: Row) -> str:
+    """Return the remedy for a transaction that must be ended in each partition that it lists."""
+    listed = sorted(cluster.coordinators.partition_sets[row["partitions"]]) if row["partitions"] >= 0 else []
+    places = [{"topic": topic, "partition": partition, "first_offset": None} for topic, partition in listed[:NAMED]]
+    commands = [filled_in(f"{FIND_HANGING}, {ABORT}", place) for place in places]
+    more = f"; and so on in {format_count(len(listed) - NAMED, 'more partition')}" if len(listed) > NAMED else ""
+    return f"{MISPLACED} {'; '.join(commands)}{more}."
 
 
 def _excessive(cluster: Cluster) -> Iterator[PlacedFinding]:
