@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kforensics.forensics.audit.incident_kinds import KINDS
-from kforensics.forensics.audit.incident_text import is_check
+from kforensics.forensics.audit.incident_text import is_check, since_when
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.markup import Markup, description_list, element
 from kforensics.report_html.incident_rows import StoredIncident
@@ -52,7 +52,7 @@ def incident_card(incident: StoredIncident, *, is_open: bool, has_findings: bool
     where = format_count(row["partition_count"], "partition")
     if row["partition_count"] <= MAX_PARTITIONS_INLINE and row["partitions"]:
         where = short_text(row["partitions"])
-    since = "" if row["since"] is None else f", since {format_time(row['since'])}"
+    since = since_when(row)
     whose = ", ".join(repr(str(name)) for name in row["transactional_ids"][:MAX_PARTITIONS_INLINE])
     text = f"{short_text(whose)} in {where}{since}" if whose else f"{where}{since}"
     extent = element("span", text, class_="extent")

@@ -32,6 +32,8 @@ class Incident:
     Attributes:
         severity: the worst of its findings.
         since: earliest time that its findings state in ms, None if they state none.
+        appended: earliest time in ms at which brokers wrote what its findings are about, None if it is not known.
+        written: the same by the timestamps of records, which their producers set.
         codes: number of findings by code.
         partitions: records hidden, lost and repeated, by topic and partition; the most that any replica shows.
         brokers: ids of brokers, like the next three up to a limit.
@@ -43,6 +45,8 @@ class Incident:
 
     severity: Severity = Severity.INFO
     since: int | None = None
+    appended: int | None = None
+    written: int | None = None
     codes: Counter[str] = field(default_factory=Counter)
     partitions: dict[str, dict[int, Effect]] = field(default_factory=dict)
     brokers: set[int] = field(default_factory=set)
@@ -55,12 +59,22 @@ class Incident:
         partitions = {topic: dict(sorted(self.partitions[topic].items())) for topic in sorted(self.partitions)}
         names = (sorted(values) for values in (self.brokers, self.transactional_ids, self.groups))
         codes, producers = dict(sorted(self.codes.items())), dict(sorted(self.producers.items()))
-        return _incident, (self.severity, self.since, codes, partitions, producers, *names, self.examples)
+        return _incident, (
+            self.severity,
+            (self.since, self.appended, self.written),
+            codes,
+            partitions,
+            producers,
+            *names,
+            self.examples,
+        )
 
     def merge(self, other: Incident) -> None:
         """Add what is known of another part."""
         self.severity = max(self.severity, other.severity)
-        self.since = min((time for time in (self.since, other.since) if time is not None), default=None)
+        self.since = earliest(self.since, other.since)
+        self.appended = earliest(self.appended, other.appended)
+        self.written = earliest(self.written, other.written)
         self.codes.update(other.codes)
         for topic, numbers in other.partitions.items():
             known = self.partitions.setdefault(topic, {})
@@ -82,7 +96,7 @@ class Incident:
 
 def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident
     severity: Severity,
-    since: int | None,
+    times: tuple[int | None, int | None, int | None],
     codes: dict[str, int],
     partitions: dict[str, dict[int, Effect]],
     producers: dict[int, tuple[int | None, int | None]],
@@ -93,7 +107,12 @@ def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident
 ) -> Incident:
     """Return a pickled incident. Sets have another order in every process, and Spark compares the bytes of tasks."""
     names = ({*brokers}, {*transactional_ids}, producers, {*groups})
-    return Incident(severity, since, Counter(codes), partitions, *names, examples)
+    return Incident(severity, *times, Counter(codes), partitions, *names, examples)
+
+
+def earliest(*times: int | None) -> int | None:
+    """Return the earliest of some times, None if none is known."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def first_values(values: set[Any]) -> set[Any]:

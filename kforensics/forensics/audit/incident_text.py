@@ -14,7 +14,7 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 
-__all__ = ["epochs_of", "incident_text", "is_check", "listed", "partition_list"]
+__all__ = ["epochs_of", "incident_text", "is_check", "listed", "partition_list", "since_when"]
 
 # Ranges of partitions that an incident lists.
 MAX_RANGES = 20
@@ -149,6 +149,14 @@ def listed(values: Iterable[Any]) -> str | None:
     """Return sorted values as a JSON list, None if there are none."""
     ordered = sorted(values)
     return json.dumps(ordered, ensure_ascii=False) if ordered else None
+
+
+def since_when(row: Mapping[str, Any]) -> str:
+    """Return since when an incident lasts, or of when its records are, as the end of a headline."""
+    if row["since"] is not None:
+        return f", since {format_time(row['since'])}"
+    first = row.get("first_timestamp")  # an older store does not have it
+    return "" if first is None else f", records of {format_time(first)}"
 
 
 def epochs_of(producers: Mapping[int, tuple[int | None, int | None]]) -> str | None:

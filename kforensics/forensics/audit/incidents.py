@@ -25,12 +25,21 @@ from kforensics.forensics.audit.incident_kinds import (
     same_batch,
 )
 from kforensics.forensics.audit.incident_links import Edges, failovers, links, outages
-from kforensics.forensics.audit.incident_parts import IDENTITY, MAX_EXAMPLES, NO_EFFECT, Effect, Incident, first_values
+from kforensics.forensics.audit.incident_parts import (
+    IDENTITY,
+    MAX_EXAMPLES,
+    NO_EFFECT,
+    Effect,
+    Incident,
+    earliest,
+    first_values,
+)
 from kforensics.forensics.audit.incident_text import epochs_of, incident_text, listed, partition_list
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES
+from kforensics.forensics.core.reporting import APPENDED, WRITTEN
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_files import partition_sort_key
@@ -105,8 +114,9 @@ class IncidentSummary:
         """Add a finding to the incident of its key in its partition."""
         finding, evidence = placed.finding, placed.finding.evidence
         part.severity = max(part.severity, finding.severity)
-        times = [*_times(finding, self.as_of_ms), *([] if part.since is None else [part.since])]
-        part.since = min(times, default=None)
+        part.since = earliest(part.since, *_times(finding, self.as_of_ms))
+        part.appended = earliest(part.appended, evidence.get(APPENDED))
+        part.written = earliest(part.written, evidence.get(WRITTEN))
         part.codes[finding.code.name] += finding.occurrences
         topic, number = placed.topic_partition
         known = part.partitions.setdefault(topic, {})
@@ -318,7 +328,8 @@ def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
         "incident": blake2b(repr(keys[0]).encode(errors="backslashreplace"), digest_size=ID_BYTES).hexdigest(),
         "kind": kind.name,
         "severity": str(incident.severity),
-        "since": incident.since,
+        "since": incident.appended if incident.since is None else incident.since,
+        "first_timestamp": incident.written,
         **counts,
         "partition_count": len(effects),
         "partitions": partition_list(incident.partitions),

@@ -16,7 +16,7 @@ from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoi
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.election import NO_LEADER, Election
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.reporting import MOST, Row
+from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -205,7 +205,8 @@ class Cluster:
             **{name: getattr(record, name) for name in ("segment", "position", "offset")},
         }
         producer = (record.producer_id, record.producer_epoch) if record.producer_id != NONE else None
-        return self.at_coordinator(row, code, message, producer=producer, **more)
+        at, finding = self.at_coordinator(row, code, message, producer=producer, **more)
+        return PlacedFinding(at, dated(finding, {"timestamp": record.timestamp}, APPENDED))
 
     def at_coordinator(
         self, row: Row, code: Code, message: str, *, producer: tuple[int, int] | None = None, **more: Any
@@ -384,6 +385,7 @@ def first_n_placed(rows: StructArray, make: Callable[[Row], PlacedFinding], **mo
     first = row_dicts(rows[:MOST], **{name: column[:MOST] for name, column in more.items()})
     for count, row in enumerate(first, 1):
         place, finding = make(row)
+        finding = dated(finding, row, APPENDED)
         if left_out > 0 and count == MOST:
             finding = replace(finding, evidence={**finding.evidence, "left_out": left_out})
         yield PlacedFinding(place, finding)

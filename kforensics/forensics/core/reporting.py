@@ -14,13 +14,29 @@ from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import Column, StructArray
 
-__all__ = ["MOST", "Row", "RowPart", "expiry", "first_findings", "first_n", "first_n_of_parts", "place"]
+__all__ = [
+    "APPENDED",
+    "MOST",
+    "WRITTEN",
+    "Row",
+    "RowPart",
+    "dated",
+    "expiry",
+    "first_findings",
+    "first_n",
+    "first_n_of_parts",
+    "place",
+    "time_of",
+]
 
 # A broken client can cause millions of equal findings; these are enough to act on.
 MOST = 1_000
 # Rows to keep while the first of all may still come.
 ROOM = 20 * MOST
 NO_TIMES = (NO_TIME, -1)
+# Names in the evidence of when what a finding is about was written: records, by the clocks of their producers, and what
+# brokers write by their own clocks.
+WRITTEN, APPENDED = "written_ms", "appended_ms"
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -96,7 +112,8 @@ def first_n_of_parts(
             kept = [_first(kept, by)]
             count = len(kept[0].rows)
     if kept:
-        yield from first_findings(map(finding, _first(kept, by).values()), total)
+        findings = (dated(finding(row), row) for row in _first(kept, by).values())
+        yield from first_findings(findings, total)
 
 
 def _first(parts: list[RowPart], by: str | None) -> RowPart:
@@ -114,6 +131,24 @@ def place(row: Row) -> dict[str, Any]:
         "producer": (row["producer_id"], row["producer_epoch"]),
         "at": (row["segment"], row["position"]),
     }
+
+
+def dated(finding: Finding, row: Row, name: str = WRITTEN) -> Finding:
+    """Return a finding whose evidence states when what it is about was written, if its row has that time.
+
+    Args:
+        finding: the finding.
+        row: its row; the time of a marker is that of a broker.
+        name: WRITTEN or APPENDED, for the other times of the row.
+    """
+    times = ("timestamp", name), ("second_timestamp", name), ("marker_timestamp", APPENDED)
+    known = next((time_of(row[field], clock) for field, clock in times if field in row), {})
+    return replace(finding, evidence={**finding.evidence, **known}) if known else finding
+
+
+def time_of(time: int, name: str = APPENDED) -> dict[str, object]:
+    """Return a time in ms under a name in the evidence of a finding; nothing if it is not known."""
+    return {} if time in NO_TIMES else {name: time}
 
 
 def expiry(row: Row) -> str:

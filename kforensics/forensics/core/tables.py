@@ -154,6 +154,7 @@ incident string id, the same in every audit of the same cause
 kind string kind of incident; the place columns are null unless all its findings share them
 severity string worst severity of its findings
 since int64 earliest time that its findings state, in ms; null if they state none
+first_timestamp int64 earliest timestamp of the records that its findings are about, in ms; null if not known
 what string what happened, in one sentence
 impact string what consumers do not receive, or receive twice; null if nothing is known
 hidden_records int64 records hidden from read_committed consumers; null if none are known, like the next two columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from dataclasses import replace
@@ -16,10 +17,12 @@ from kforensics.analyses.audit import AuditRequest, audit_results
 from kforensics.analyses.partitions import investigate
 from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE
 from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES
+from kforensics.forensics.audit.incident_text import since_when
 from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.formatting import format_time
 from kforensics.parsers.log.log_rows import Place
 from tests.command import SAMPLES
 
@@ -129,6 +132,22 @@ def test_an_incident_says_who_where_since_and_what_to_do() -> None:
 def _results(sample: str) -> list[PartitionResult]:
     investigation = investigate([str(SAMPLES / sample)], AS_OF_MS, lambda _: None, lambda _: None)
     return list(audit_results(investigation, AuditRequest(copies=True, processes=1), lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("sample", "kind", "topic", "offsets"),
+    [
+        ("duplicates", "producer-duplicates", "import", range(6, 9)),  # a client that sets old timestamps
+        ("duplicates", "producer-duplicates", "expired", range(12, 15)),
+    ],
+)
+def test_an_incident_has_the_time_of_its_records(sample: str, kind: str, topic: str, offsets: range) -> None:
+    """The time is that of the batch, its largest timestamp; the live consumer received the records."""
+    truth = json.loads((SAMPLES / sample / "truth.json").read_bytes())["topics"][topic]["0"]
+    times = [record["timestamp"] for record in truth["read_uncommitted"] if record["offset"] in offsets]
+    incidents = [row for row in _incidents(sample) if row["kind"] == kind and row["partitions"] == f"{topic}-0"]
+    assert [row["first_timestamp"] for row in incidents] == [max(times)]
+    assert since_when(incidents[0]) == f", records of {format_time(max(times))}"
 
 
 @pytest.mark.parametrize("sample", ["unclean-election", "consume-transform-produce", "state-lost-after-stop"])

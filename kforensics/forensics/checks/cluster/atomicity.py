@@ -29,7 +29,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Severity, by_nam
 from kforensics.forensics.core.formatting import format_offsets, format_time
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
-from kforensics.forensics.core.reporting import Row
+from kforensics.forensics.core.reporting import Row, time_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.format.array_types import Column
 
@@ -121,6 +121,7 @@ def _split(cluster: Cluster, row: Row) -> PlacedFinding:
         evidence={
             "transactional_id": cluster.id_name(row),
             "decided": str(State(row["status"])),
+            **time_of(int(marker["marker_timestamp"])),
             "first_offset": None if first == NONE else first,
         },
         exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,

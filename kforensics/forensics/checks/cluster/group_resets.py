@@ -24,7 +24,7 @@ from kforensics.forensics.core.broker_settings import OFFSETS_RETENTION
 from kforensics.forensics.core.commands import DESCRIBE_GROUP, GROUPS_TOOL, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_time
-from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.reporting import MOST, time_of
 
 RESTORE = f"{GROUPS_TOOL} --reset-offsets --group {{group}} --topic {{topic_partition}} --to-offset {{offset}}"
 SKIP = (
@@ -153,6 +153,7 @@ def _evidence(cluster: Cluster, reset: OffsetReset, reason: ResetReason) -> dict
         "removed_at_offset": None if removal is None else removal.offset,
         "members": None if group is None else len(group.members),
         "generation": None if group is None else group.generation,
+        **time_of((removal or commit).time),
         **{name: getattr(committer, name) for name in ("member", "client_id", "client_host", "transactional_id")},
     }
 

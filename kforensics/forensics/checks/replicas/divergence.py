@@ -16,7 +16,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.core.observations import batches
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.core.reporting import WRITTEN, first_findings, time_of
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import Difference, DifferenceKind, SideSummary
 from kforensics.forensics.replicas.lineage import truncation_offset
@@ -148,6 +148,7 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
         "batches": side.batches,
         "records": side.records,
         "producer_ids": list(side.producer_ids),
+        **time_of((side.timestamps or (NO_TIME,))[0], WRITTEN),
     }
     if branch.overruled:
         if not branch.is_of_quorum:

@@ -429,7 +429,7 @@ def test_markers_that_contradict_one_another_without_a_coordinator(coordinator: 
     ((place, finding),) = found_in(cluster_under(tmp_path))
     assert (finding.code.name, finding.exactness) == ("atomicity-split-outcome", Exactness.APPROXIMATE)
     assert (place.topic, place.partition, finding.first_offset) == ("p", 1, 1)
-    assert finding.evidence == {"others": 2}
+    assert finding.evidence == {"others": 2, "appended_ms": 1_700_000_000_025}
 
 
 def test_without_a_coordinator_an_epoch_that_stays_shows_nothing(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_example_15_the_same_marker_again(tmp_path: Path) -> None:
         ("marker-duplicate", 2, Severity.INFO),
     ]
     assert "resent: yes" in findings[0].benign
-    assert findings[0].evidence == {"empty_markers": 1, "markers": 2}
-    assert findings[1].evidence == {"previous_offset": 1}
+    assert findings[0].evidence == {"empty_markers": 1, "markers": 2, "appended_ms": 1_700_000_000_002}
+    assert findings[1].evidence == {"previous_offset": 1, "written_ms": 1_700_000_000_002}
 
 
 def test_example_15_the_contrary_by_a_new_coordinator(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_no_leader_forgets_a_producer_inside_a_transaction(tmp_path: Path) -> No
 def test_example_33_a_marker_may_have_any_higher_epoch(tmp_path: Path) -> None:
     (jump,) = forged_findings(markers, tmp_path, "D 1 4 0-0 @0-0 T; M 1 4 A 6 @1; D 1 4 1-1 @2-2 T; M 1 9 C 6 @3")
     assert (jump.code.name, jump.severity, jump.first_offset) == ("marker-epoch-jump", Severity.WARNING, 3)
-    assert jump.evidence == {"risen_by": 5, "first_offset": 2}
+    assert jump.evidence == {"risen_by": 5, "first_offset": 2, "appended_ms": 1_700_000_000_003}
 
 
 def test_a_marker_of_an_older_coordinator(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_example_27_an_abort_a_day_later_is_an_operators(tmp_path: Path) -> None
     (abort,) = forged_findings(markers, tmp_path, text, as_of_ms=LATER + DAY)
     assert (abort.code.name, abort.severity, abort.first_offset) == ("marker-admin-abort", Severity.INFO, 5)
     assert abort.exactness is Exactness.APPROXIMATE
-    assert abort.evidence == {"silent_ms": DAY - 4, "first_offset": 4}
+    assert abort.evidence == {"silent_ms": DAY - 4, "first_offset": 4, "appended_ms": 1_700_000_000_000 + DAY}
 
 
 def test_an_abort_is_an_operators_from_the_time_on_when_a_transaction_is_late(tmp_path: Path) -> None:

@@ -102,7 +102,10 @@ def test_a_leader_may_have_forgotten_the_epoch(tmp_path: Path) -> None:
 def test_a_new_epoch_that_does_not_begin_at_0(tmp_path: Path) -> None:
     (bump,) = forged_findings(producer_epochs, tmp_path, BUMP)
     assert (bump.code.name, bump.severity, bump.first_offset) == ("epoch-bump-nonzero-seq", Severity.ERROR, 5)
-    assert (bump.cause, bump.evidence) == (None, {"raised_by": 1, "previous_offset": 4})
+    assert (bump.cause, bump.evidence) == (
+        None,
+        {"raised_by": 1, "previous_offset": 4, "written_ms": 1_700_000_000_005},
+    )
 
 
 def test_a_leader_that_forgot_the_producer_lets_a_bump_pass(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_a_producer_that_has_nearly_used_up_its_epochs(tmp_path: Path) -> None:
     text = "D 9 31999 0-0 @0-0 N; D 9 32000 0-0 @1-1 N; D 9 32003 0-0 @2-2 N"
     (near,) = forged_findings(producer_epochs, tmp_path, text)
     assert (near.code.name, near.severity, near.first_offset) == ("epoch-near-exhaustion", Severity.WARNING, 1)
-    assert near.evidence == {"batches": 2, "epoch": 32003}
+    assert near.evidence == {"batches": 2, "epoch": 32003, "written_ms": 1_700_000_000_001}
 
 
 def test_version_2_uses_up_its_epochs_by_design(tmp_path: Path) -> None:
@@ -167,7 +170,8 @@ def test_the_last_epoch_with_transactions(tmp_path: Path) -> None:
     findings = forged_findings(producer_epochs, tmp_path, "D 1 32767 0-0 @0-0 T; D 1 32767 1-1 @1-1 T")
     assert codes_of(findings) == ["epoch-max-used", "epoch-near-exhaustion"]
     last = only(findings, "epoch-max-used")
-    assert (last.severity, last.first_offset, last.evidence) == (Severity.ERROR, 0, {"batches": 2})
+    assert (last.severity, last.first_offset) == (Severity.ERROR, 0)
+    assert last.evidence == {"batches": 2, "written_ms": 1_700_000_000_000}
 
 
 @pytest.mark.parametrize("text", ["D 1 32767 0-0 @0-0 N", "D 1 32766 0-0 @0-0 T; M 1 32767 A 4 @1"])

@@ -87,9 +87,9 @@ def test_example_13_gap_duplicate_and_overlap(tmp_path: Path) -> None:
         ("seq-overlap", 7, Severity.ERROR, None),
     ]
     gap, duplicate, overlap = findings
-    assert gap.evidence == {"missing": 2, "previous_offset": 4}
-    assert duplicate.evidence == {"records": 1, "first_copy_ends_at": 5}
-    assert overlap.evidence == {"behind": 3, "previous_offset": 6}
+    assert gap.evidence == {"missing": 2, "previous_offset": 4, "written_ms": 1_700_000_000_005}
+    assert duplicate.evidence == {"records": 1, "first_copy_ends_at": 5, "written_ms": 1_700_000_000_006}
+    assert overlap.evidence == {"behind": 3, "previous_offset": 6, "written_ms": 1_700_000_000_007}
 
 
 def test_example_8_version_2_without_reset(tmp_path: Path) -> None:

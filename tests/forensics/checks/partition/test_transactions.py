@@ -79,7 +79,7 @@ def test_example_11_the_next_transaction_swallows_a_late_write(tmp_path: Path) -
     assert codes_of(findings) == ["txn-epoch-mixed", "txn-foreign-data-absorbed"]
     mixed, absorbed = findings
     assert (mixed.severity, mixed.exactness) == (Severity.ERROR, Exactness.EXACT)
-    assert mixed.evidence == {"lowest_epoch": 0, "highest_epoch": 1}
+    assert mixed.evidence == {"lowest_epoch": 0, "highest_epoch": 1, "appended_ms": 1_700_000_000_006}
     assert (absorbed.severity, absorbed.first_offset, absorbed.cause) == (Severity.CRITICAL, 4, "txn-epoch-mixed")
     assert "The COMMIT at offset 6" in absorbed.message
 
@@ -128,7 +128,7 @@ def test_example_27_a_transaction_that_was_ended_a_day_later_lasted_too_long(tmp
     assert codes_of(findings) == ["txn-duration-excessive"]
     assert (findings[0].first_offset, findings[0].exactness) == (4, Exactness.APPROXIMATE)
     assert findings[0].severity is Severity.INFO, "clients set the timestamps"
-    assert findings[0].evidence == {"lasted_ms": DAY - 4, "allowed_ms": 965_000}
+    assert findings[0].evidence == {"lasted_ms": DAY - 4, "allowed_ms": 965_000, "appended_ms": 1_700_000_000_000 + DAY}
     assert "timestamps set by the client: possible" in findings[0].benign
 
 
