@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,42 @@ def test_random_records_make_the_image_of_kafka(image: dict[str, Any], tmp_path:
     replayed = ImageReplay(metadata, at=image["offset"]).run()
     assert stated(replayed.image, _versions(image)) == stated_by_kafka(image)
     assert set(replayed.skipped) <= {"unknown record type 99"}
+
+
+# The metadata logs that end before the truth was taken, and why.
+ENDS_EARLIER = {("replication", 2): "the broker was killed and stayed down"}
+
+
+def _live_partitions() -> Iterator[tuple[Partition, int, dict[str, Any]]]:
+    """Yield the metadata logs of the samples with what live brokers answered, and when."""
+    for path in sorted(SAMPLES.glob("*/truth.json")):
+        truth = json.loads(path.read_text(encoding="utf-8"))
+        taken_ms = int(datetime.fromisoformat(truth["taken"]).timestamp() * 1000)
+        for metadata in partitions_under(path.parent):
+            is_late = (path.parent.name, metadata.place.broker_id) not in ENDS_EARLIER
+            if metadata.place.topic == METADATA_TOPIC and is_late:
+                yield metadata, taken_ms, truth["topics"]
+
+
+def test_images_are_what_live_brokers_answered() -> None:
+    """Topic id, leader, replicas and in-sync replicas of every partition, when the truth was taken."""
+    wrong, compared = dict[str, Any](), 0
+    for metadata, taken_ms, topics in _live_partitions():
+        image = ImageReplay(metadata, at_ms=taken_ms).run().image
+        found = {
+            (name, str(number)): (image.names[name], part.leader, [*part.replicas], sorted(part.isr))
+            for name, number, part in image.partitions()
+        }
+        answered = {
+            (name, number): (said["topic_id"], said["leader"], said["replicas"], sorted(said["isr"]))
+            for name, partitions in topics.items()
+            for number, said in partitions.items()
+        }
+        compared += len(answered)
+        if found != answered:
+            wrong[metadata.folder] = {key: (found.get(key), answered.get(key)) for key in found.keys() | answered}
+    assert wrong == {}
+    assert compared > 400
 
 
 def _features(tmp_path: Path, batches: list[list[bytes]]) -> ImageReplay:
