@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, is_selected, selection_of, similar
 from kforensics.api.opened import Opened
 from kforensics.api.opened import open as open_log
 from kforensics.errors import UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    import pyarrow as pa
 
     from kforensics.api.partition_questions import Paths
     from kforensics.plots import Plot
@@ -23,8 +26,8 @@ def plot(
     chart: str,
     paths: Paths,
     *,
-    topic: str | None = None,
-    partition: int | None = None,
+    topic: str | Sequence[str] | None = None,
+    partition: int | str | Sequence[int | str] | None = None,
     as_of: datetime | str | int | None = None,
 ) -> Plot:
     """Return a chart of a partition or of log directories.
@@ -33,8 +36,8 @@ def plot(
         chart: ``lso``, ``lso-time``, ``transactions``, ``transactions-time``, ``atomicity``, ``costs``, ``sequences``,
             ``batch-sizes``, ``batching``, ``compression``, ``damage`` or ``timeline``.
         paths: log directories, partition folders, files, archives, globs or URIs.
-        topic: the topic to show.
-        partition: the partition of the topic.
+        topic: the topic to show, a name or glob, or several; what begins with ``!`` excludes. None for all topics.
+        partition: the partition, a number or a range such as ``"0-9"``, or several; None for all partitions.
         as_of: time of evaluation: a datetime with a time zone, text in ISO 8601 or ``"now"``, or milliseconds; None for
             the newest modification time of the files.
 
@@ -49,14 +52,12 @@ def plot(
         'Last stable offset: hanging-0'
     """
     check_chart(chart)
-    from kforensics.plots.chart import PartitionFilter
-
-    partition_filter = PartitionFilter(topic, partition)
-    log = open_log(paths, as_of=as_of)
-    if not partition_filter.rows(log.files).num_rows:
-        place = " ".join([*([f"topic {topic}"] if topic else []), *([f"partition {partition}"] if partition else [])])
-        raise UsageError(f"no file belongs to {place}; name another topic or partition, or other paths")
-    return _CHARTS[chart](_Shown(log, partition_filter, paths))
+    topics, numbers = selection_of(topic, partition)
+    shown = _Shown(open_log(paths, as_of=as_of), topics, numbers, paths)
+    check_topics(topics, shown.log.files["topic"].to_pylist())
+    if not shown.rows("files").num_rows:
+        raise UsageError(NO_PARTITION)
+    return _CHARTS[chart](shown)
 
 
 def check_chart(chart: str | None) -> None:
@@ -66,45 +67,69 @@ def check_chart(chart: str | None) -> None:
         UsageError: there is no such chart.
     """
     if chart not in _CHARTS:
-        wanted = "there is no chart to draw" if chart is None else f"there is no chart {chart}"
-        raise UsageError(f"{wanted}; name one of {', '.join(_CHARTS)}")
+        wanted = "there is no chart to draw" if chart is None else f"there is no chart {chart!r}"
+        every = f"name one of {', '.join(_CHARTS)}"
+        raise UsageError(f"{wanted}; {similar(chart or '', _CHARTS) or every}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A log, and which of its partitions a chart shows."""
+    """A log, and which of its partitions a chart shows: all if there are no topics and no numbers."""
 
     log: Opened
-    partition_filter: Any
+    topics: tuple[str, ...]
+    numbers: tuple[range, ...]
     paths: Paths
 
-    @property
-    def place(self) -> dict[str, Any]:
-        """The arguments of a chart of one partition."""
-        return {"topic": self.partition_filter.topic, "partition": self.partition_filter.partition}
+    def rows(self, name: str, *, beside: str | None = None) -> pa.Table:
+        """Return the rows of a table that a chart shows.
 
-    def rows(self, name: str) -> Any:
-        """Return the rows of a table that a chart of any number of partitions shows."""
-        return self.partition_filter.rows(self.log.table(name))
+        Args:
+            name: the table.
+            beside: a topic whose rows concern every partition.
+        """
+        import pyarrow.compute as pc
+
+        from kforensics.plots.chart import to_table
+
+        table = to_table(self.log.table(name))
+        if not (self.topics or self.numbers):
+            return table
+        is_wanted = pc.and_(
+            _is_any(table["topic"], lambda topic: is_selected(topic, self.topics)),
+            _is_any(table["partition"], lambda number: is_numbered(number, self.numbers)),
+        )
+        if beside is not None:
+            is_wanted = pc.or_(is_wanted, _is_any(table["topic"], lambda topic: topic == beside))
+        return table.filter(is_wanted)
+
+
+def _is_any(column: pa.ChunkedArray, is_wanted: Callable[[Any], bool]) -> pa.ChunkedArray:
+    """Return for each value of a column whether it is wanted, which is asked once for each distinct value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = [value for value in pc.unique(column).to_pylist() if is_wanted(value)]
+    return pc.is_in(column, pa.array(wanted, column.type))
 
 
 def _lso(shown: _Shown) -> Plot:
     from kforensics import plots
 
-    return plots.lso(shown.log.lso_history, **shown.place, transactional_ids=shown.log.table("transactional_ids"))
+    return plots.lso(shown.rows("lso_history"), transactional_ids=shown.log.table("transactional_ids"))
 
 
 def _lso_over_time(shown: _Shown) -> Plot:
     from kforensics import plots
 
     names = shown.log.table("transactional_ids")
-    return plots.lso_over_time(shown.log.lso_history, shown.log.batches, **shown.place, transactional_ids=names)
+    return plots.lso_over_time(shown.rows("lso_history"), shown.rows("batches"), transactional_ids=names)
 
 
 def _transactions(shown: _Shown, by: str = "offset") -> Plot:
     from kforensics import plots
 
-    return plots.transactions(shown.log.table("transactions"), by=by, **shown.place)
+    return plots.transactions(shown.rows("transactions"), by=by)
 
 
 def _atomicity(shown: _Shown) -> Plot:
@@ -117,16 +142,14 @@ def _costs(shown: _Shown) -> Plot:
     from kforensics import plots
     from kforensics.api.partition_questions import transactions
 
-    number = shown.partition_filter.partition
-    return plots.transaction_costs(
-        transactions(shown.paths, cost=True, topic=shown.partition_filter.topic, partition=number)
-    )
+    numbers = [f"{each.start}-{each.stop - 1}" for each in shown.numbers]
+    return plots.transaction_costs(transactions(shown.paths, cost=True, topic=shown.topics, partition=numbers))
 
 
 def _sequences(shown: _Shown) -> Plot:
     from kforensics import plots
 
-    return plots.sequences(shown.log.batches, **shown.place)
+    return plots.sequences(shown.rows("batches"))
 
 
 def _batch_sizes(shown: _Shown) -> Plot:
@@ -154,16 +177,10 @@ def _damage(shown: _Shown) -> Plot:
 
 
 def _timeline(shown: _Shown) -> Plot:
-    import pyarrow as pa
-
     from kforensics import plots
     from kforensics.parsers.files.log_names import METADATA_TOPIC
-    from kforensics.plots.chart import PartitionFilter
 
-    events = shown.rows("cluster_events")
-    if shown.partition_filter.topic is not None:
-        # What the metadata log shows concerns every partition.
-        events = pa.concat_tables([events, PartitionFilter(METADATA_TOPIC).rows(shown.log.table("cluster_events"))])
+    events = shown.rows("cluster_events", beside=METADATA_TOPIC)
     return plots.timeline(events, shown.rows("transactions"), shown.rows("incidents"))
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import FINDINGS, OUTPUT, SELECTION, AsOf, Command, Config, NoConfig, Quiet, epilog, notify
+from kforensics.cli.command import OUTPUT, AsOf, Command, Config, NoConfig, Partitions, Progress, Quiet, Topic, epilog
+from kforensics.cli.messages import FINDINGS, notify
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -33,12 +34,8 @@ def plot(  # long: one parameter per option
         typer.Argument(metavar="PATH", help="Log directories, partition folders, files, archives, globs or URIs."),
     ] = None,
     *,
-    topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="The topic to show.", rich_help_panel=SELECTION)
-    ] = None,
-    partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The partition of the topic.", rich_help_panel=SELECTION)
-    ] = None,
+    topic: Topic = None,
+    partition: Partitions = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -50,16 +47,19 @@ def plot(  # long: one parameter per option
         ),
     ] = None,
     as_of: AsOf = None,
+    progress: Progress = None,
     quiet: Quiet = False,
     _config: Config = None,
     _no_config: NoConfig = False,
 ) -> None:
     """Draw a chart of the last stable offset, transactions, sequences, batches, damage or the cluster as a picture."""
     from kforensics.analyses.times import as_of_text_ms
+    from kforensics.analyses.topics import partition_numbers
     from kforensics.api.drawing import check_chart
     from kforensics.api.drawing import plot as draw
     from kforensics.plots.image import check_suffix, image
     from kforensics.render.output import check_output, open_output
+    from kforensics.render.streams import progress_meter, watching
 
     check_chart(chart)
     if chart is None or not paths:
@@ -67,9 +67,12 @@ def plot(  # long: one parameter per option
     if output is None:
         raise UsageError(f"the chart needs a file; name one with --output, such as {chart}.svg")
     check_suffix(output)
+    for number in partition or ():
+        partition_numbers(number)  # which names the option if it is none
     check_output(output, paths)
     as_of_ms = None if as_of is None else as_of_text_ms(as_of, "--as-of")
-    drawn = draw(chart, paths, topic=topic, partition=partition, as_of=as_of_ms)
+    with progress_meter(0, show=False if quiet else progress, what="plot") as meter, watching(meter):
+        drawn = draw(chart, paths, topic=topic, partition=partition, as_of=as_of_ms)
     with open_output(output) as out:
         out.write(image(drawn, output))
     spec = drawn.to_dict()

@@ -11,20 +11,21 @@ import pyarrow as pa
 from kforensics.forensics.core.formatting import format_time_ms
 from kforensics.plots.chart import (
     MIN_HEIGHT,
+    OUTCOME_COLORS,
     ChartRows,
     Plot,
     Tabular,
     chart_data,
+    drawn_colors,
+    integer_axis,
     make_plot,
     safe_tail,
     to_table,
     tooltips,
 )
 
-OUTCOME_COLORS = {
-    "committed": "#009e73",
-    "aborted": "#e69f00",
-    "open": "#f0c541",
+SQUARE_COLORS = {
+    **OUTCOME_COLORS,
     "hanging": "#a50f2d",
     "marker without data": "#a6dcc9",
     "no marker": "#332288",
@@ -70,7 +71,7 @@ def atomicity(distributed: Tabular, transactions: Tabular) -> Plot:
         .encode(
             x=alt.X("partition:N", sort=partitions, title=None, axis=alt.Axis(labelAngle=-60)),
             y=alt.Y("transaction:N", sort=order, title=None, axis=alt.Axis(labelLimit=260)),
-            color=alt.Color("outcome:N", scale=alt.Scale(domain=[*OUTCOME_COLORS], range=[*OUTCOME_COLORS.values()])),
+            color=alt.Color("outcome:N", scale=drawn_colors(SQUARE_COLORS, (square["outcome"] for square in squares))),
             tooltip=tooltips("transaction", "partition", "outcome", "decided", "atomic", "marker time", "records"),
         )
     )
@@ -207,7 +208,8 @@ def transaction_costs(costs: Tabular) -> Plot:
         for row in groups
     ]
     line: ChartRows = [{"partitions": row["least"], "fitted": row["fitted_end_ms"]} for row in groups]
-    x = alt.X("partitions:Q", title="partitions of the transaction", axis=alt.Axis(format="d", tickMinStep=1))
+    axis = integer_axis(row["least"] for row in groups)
+    x = alt.X("partitions:Q", title="partitions of the transaction", axis=axis)
     title = "ms from the decision to its end: median to p90"
     base = alt.Chart(chart_data(times)).encode(x=x, tooltip=tooltips("partitions", "transactions", "p50", "p90", "p99"))
     spread = base.mark_rule(color="#9aa5b1", strokeWidth=3).encode(y=alt.Y("p50:Q", title=title), y2="p90:Q")
@@ -225,7 +227,7 @@ def _step_lines(groups: Sequence[Row], x: alt.X) -> alt.Chart:
         for row in groups
         if row[f"{step}_p50_ms"] is not None
     ]
-    colors = alt.Scale(domain=list(STEP_COLORS), range=list(STEP_COLORS.values()))
+    colors = drawn_colors(STEP_COLORS, (row["step"] for row in medians))
     color = alt.Color("step:N", title="median of a step", scale=colors, sort=list(STEP_COLORS))
     encodings = {"x": x, "y": "ms:Q", "color": color, "tooltip": tooltips("partitions", "step", "ms")}
     lines: alt.Chart = alt.Chart(chart_data(medians)).mark_line(strokeDash=[4, 2], point=True).encode(**encodings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import altair as alt
@@ -18,6 +19,8 @@ from kforensics.plots.chart import (
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
+    integer_axis,
     make_plot,
     time_axis,
     to_table,
@@ -72,6 +75,9 @@ def batch_sizes(batches: Tabular) -> Plot:
         }
         for group in groups.sort_by([("size_from", "ascending"), (CODEC, "ascending")]).to_pylist()
     ]
+    heights = Counter[str]()
+    for row in rows:
+        heights[row["size"]] += row["batches"]
     powers = np.log2(column_numbers(histogram, "size_from")).astype(int)
     # Sizes that no batch has between others that some have: the axis has no hidden jumps.
     order = [_size_name(1 << power) for power in range(powers.min(), powers.max() + 1)] if len(powers) else []
@@ -80,7 +86,7 @@ def batch_sizes(batches: Tabular) -> Plot:
         .mark_bar()
         .encode(
             x=alt.X("size:O", scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=0), title=SIZE_TITLE),
-            y=alt.Y("batches:Q", axis=alt.Axis(format=",d", tickMinStep=1)),
+            y=alt.Y("batches:Q", axis=integer_axis([0, *heights.values()], ",d")),
             color=_codec_color(rows),
             tooltip=tooltips("size", "compression", "batches", "bytes"),
         )
@@ -174,8 +180,7 @@ def _size_name(size: int) -> str:
 
 def _codec_color(rows: ChartRows, **options: Any) -> alt.Color:
     """Return the colors of the codecs that are drawn; each codec has the same one in every chart."""
-    codecs = [codec for codec in CODEC_COLORS if any(row["compression"] == codec for row in rows)]
-    scale = alt.Scale(domain=codecs, range=[CODEC_COLORS[codec] for codec in codecs])
+    scale = drawn_colors(CODEC_COLORS, (row["compression"] for row in rows))
     return alt.Color("compression:N", scale=scale, **options)
 
 

@@ -23,6 +23,10 @@ MAX_TEXT_CHARACTERS, MAX_TAIL_CHARACTERS = 100, 60
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1000, 60_000, 3_600_000, 86_400_000
 MIN_TICKS = 4
+# Of a shorter range of integers, Vega would label halves too, as the integers next to them.
+MIN_INTEGER_RANGE = 3
+# A transaction has the color of its outcome in every chart. Distinguishable with red-green color blindness.
+OUTCOME_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#cc79a7"}
 # Round distances of ticks in ms: parts of a second, a minute, an hour and a day, then days.
 TICK_STEPS = (
     *(part * power for power in (1, 10, 100) for part in (1, 2, 5)),
@@ -104,9 +108,40 @@ def tooltips(*names: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{name}:N") for name in names]
 
 
-def offset_axis(title: str, **scale: Any) -> dict[str, Any]:
-    """Return the options of an axis of integers."""
-    return {"title": title, "axis": alt.Axis(format="d", tickMinStep=1), "scale": alt.Scale(zero=False, **scale)}
+def integer_axis(values: Iterable[int], number_format: str = "d") -> alt.Axis:
+    """Return an axis whose ticks are integers.
+
+    Args:
+        values: the values on the axis.
+        number_format: format of the labels, as of d3.
+    """
+    known = [int(value) for value in values]
+    low, high = min(known, default=0), max(known, default=MIN_INTEGER_RANGE)
+    ticks = [*range(low, high + 1)] if high - low < MIN_INTEGER_RANGE else alt.Undefined
+    return alt.Axis(format=number_format, tickMinStep=1, values=ticks)
+
+
+def offset_axis(title: str, offsets: Iterable[int], **scale: Any) -> dict[str, Any]:
+    """Return the options of an axis of offsets or of sequences.
+
+    Args:
+        title: what they are.
+        offsets: those of the chart.
+        scale: options of the scale.
+    """
+    return {"title": title, "axis": integer_axis(offsets), "scale": alt.Scale(zero=False, **scale)}
+
+
+def drawn_colors(colors: Mapping[str, str], values: Iterable[str]) -> alt.Scale:
+    """Return the colors of the values that a chart has, so that its legend lists these and no others.
+
+    Args:
+        colors: the color of every value that there can be, in the order of the legend.
+        values: the values that are drawn.
+    """
+    drawn = {*values}
+    names = [name for name in colors if name in drawn]
+    return alt.Scale(domain=names, range=[colors[name] for name in names])
 
 
 def time_axis(title: str, times: Iterable[int]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from kforensics.plots.chart import (
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
     make_plot,
     safe_tail,
     to_table,
@@ -57,7 +58,7 @@ def damage_map(files: Tabular, damage: Tabular) -> Plot:
     position = alt.X(
         "from:Q", title="part of the file", axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1])
     )
-    scale = alt.Scale(domain=[*STATE_COLORS], range=[*STATE_COLORS.values()])
+    scale = drawn_colors(STATE_COLORS, (row["bytes"] for row in rows))
     bars = (
         alt.Chart(chart_data(rows))
         .mark_bar()

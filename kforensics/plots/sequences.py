@@ -19,6 +19,7 @@ from kforensics.plots.chart import (
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
     make_plot,
     offset_axis,
     tooltips,
@@ -33,6 +34,7 @@ STEP_COLORS = {
     "gap": "#a50f2d",
     "repeat": "#e69f00",
 }
+STEP_SHAPES = dict(zip(STEP_COLORS, ("circle", "square", "cross", "diamond", "triangle-up"), strict=True))
 # Producers with a color of their own.
 MAX_PRODUCERS = 9
 SEQUENCE_COLUMNS = ("producer_id", "producer_epoch", "base_offset", "last_offset", "base_sequence", "last_sequence")
@@ -66,20 +68,25 @@ def sequences(
     runs = [*_runs(_idempotent_batches(table))]
     rows = _shown_runs(runs)
     data = alt.Chart(chart_data(rows)).encode(
-        x=alt.X("offset:Q", **offset_axis("offset")),
-        y=alt.Y("sequence:Q", **offset_axis("sequence")),
+        x=alt.X("offset:Q", **offset_axis("offset", _values(rows, "offset", "last offset"))),
+        y=alt.Y("sequence:Q", **offset_axis("sequence", _values(rows, "sequence", "last sequence"))),
         tooltip=tooltips(
             *("producer id", "epoch", "step", "offset", "last offset", "sequence", "last sequence", "batches")
         ),
     )
     color = alt.Color("producer:N", title="producer id")
     lines = data.mark_rule(strokeWidth=2).encode(x2="last offset:Q", y2="last sequence:Q", color=color)
-    shape = alt.Shape("step:N", scale=alt.Scale(domain=[*STEP_COLORS]))
-    fill = alt.Fill("step:N", scale=alt.Scale(domain=[*STEP_COLORS], range=[*STEP_COLORS.values()]))
+    steps = [row["step"] for row in rows]
+    shape = alt.Shape("step:N", scale=drawn_colors(STEP_SHAPES, steps))
+    fill = alt.Fill("step:N", scale=drawn_colors(STEP_COLORS, steps))
     points = data.mark_point(size=60, strokeOpacity=0).encode(shape=shape, fill=fill)
     left_out = f"the shortest {len(runs) - len(rows)} of {len(runs)} lines are not shown"
     subtitle = [left_out if len(rows) < len(runs) else ""]
     return make_plot([lines, points], partition_filter.title("Sequences", table), subtitle)
+
+
+def _values(rows: ChartRows, *names: str) -> list[int]:
+    return [row[name] for row in rows for name in names]
 
 
 def _idempotent_batches(table: pa.Table) -> NumberArray:

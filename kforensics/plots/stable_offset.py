@@ -22,6 +22,7 @@ from kforensics.plots.chart import (
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
     make_plot,
     offset_axis,
     safe_tail,
@@ -87,8 +88,8 @@ def lso(
     begin, end = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
     log_end = [{"x": at, "y": at, "line": LOG_END_FIELD} for at in (begin, end)] if len(starts) else []
     axes = (
-        alt.X("x:Q", **offset_axis("high watermark", nice=False)),
-        alt.Y("y:Q", **offset_axis("offset", nice=False, padding=Y_PADDING)),
+        alt.X("x:Q", **offset_axis("high watermark", (begin, end), nice=False)),
+        alt.Y("y:Q", **offset_axis("offset", _heights(log_end, spans), nice=False, padding=Y_PADDING)),
     )
     return make_plot(
         _layers(([*log_end], [*_line_points(steps)]), spans, axes),
@@ -135,9 +136,14 @@ def lso_over_time(  # noqa: PLR0913  # tables, and the partition to show
     log_end, stable = (
         [{**row, "y": row[field], "line": field} for row in points] for field in (LOG_END_FIELD, LSO_FIELD)
     )
-    axes = alt.X("x:T", **axis), alt.Y("y:Q", **offset_axis("offset", nice=False, padding=Y_PADDING))
+    heights = _heights(log_end, stable)
+    axes = alt.X("x:T", **axis), alt.Y("y:Q", **offset_axis("offset", heights, nice=False, padding=Y_PADDING))
     layers = _layers((log_end, stable), [*_spans(points)], axes, interpolate="step-after")
     return make_plot(layers, partition_filter.title("Last stable offset over time", steps, written))
+
+
+def _heights(*layers: ChartRows) -> list[int]:
+    return [row["y"] for rows in layers for row in rows]
 
 
 def _layers(
@@ -151,7 +157,7 @@ def _layers(
     x, y = axes
     blockers = sorted({row[BLOCKER_FIELD] for row in spans})
     colors = {**LINE_COLORS, **dict(zip(blockers, PRODUCER_COLORS, strict=False))}
-    scale = alt.Scale(domain=[*colors], range=[*colors.values()])
+    scale = drawn_colors(colors, [*blockers, *(row["line"] for rows in lines for row in rows)])
     drawn_lines = [
         alt.Chart(chart_data(rows))
         .mark_line(interpolate=interpolate, strokeDash=dash)

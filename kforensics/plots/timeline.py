@@ -16,12 +16,14 @@ from kforensics.forensics.core.formatting import format_count, format_time_ms
 from kforensics.plots.chart import (
     MAX_MARKS,
     MIN_HEIGHT,
+    OUTCOME_COLORS,
     ChartRows,
     NumberArray,
     Plot,
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
     make_plot,
     time_axis,
     to_table,
@@ -49,19 +51,17 @@ COLORS = {
     "warning": "#c99700",
     "info": "#4c78a8",
     DAMAGE: "#b5651d",
-    SHOWN_FEATURE: "#b279a2",
+    SHOWN_FEATURE: "#6a3d9a",
     ACTIVE: "#9fd3c7",
-    "start": "#009e73",
+    "start": "#00665e",
     "shutdown": "#6b7785",
-    "fenced": "#e69f00",
+    "fenced": "#bcbd22",
     "removed": "#8c564b",
     "election": "#56b4e9",
     "unclean election": "#e41a1c",
     "no leader": "#f58518",
     PRODUCER_IDS: "#9d755d",
-    "committed": "#44aa99",
-    "aborted": "#cc79a7",
-    "open": "#b5367a",
+    **OUTCOME_COLORS,
 }
 # Lane, and what the mark means, by the kind of an event; a broker has a lane of its own if there are few.
 KINDS = {
@@ -85,7 +85,7 @@ EXPLAINED = (ACTIVE, "start", "shutdown", "fenced", "removed", "election", "uncl
 LANES = (DAMAGE, FEATURES, BROKERS, CONTROLLERS, ELECTIONS, PRODUCER_IDS, TRANSACTIONS)
 RECORDED_ELECTIONS = ("election", "unclean-election", "no-leader")
 EVENT_COLUMNS = ("topic", "partition", "timestamp", "kind", "node_id", "name", "value", "previous", "partitions")
-OUTCOMES = ("committed", "aborted", "open")
+OUTCOMES = tuple(OUTCOME_COLORS)
 
 
 class _Event(NamedTuple):
@@ -343,7 +343,7 @@ def _layers(drawn: _Drawn, lanes: list[str]) -> list[alt.Chart]:
     """Return spans, points in time, and the labels of changed features."""
     used = {row["meaning"] for row in drawn.rows}
     meanings = [meaning for meaning in COLORS if meaning in used]
-    scale = alt.Scale(domain=meanings, range=[COLORS[meaning] for meaning in meanings])
+    scale = drawn_colors(COLORS, used)
     x = alt.X("start:T", **time_axis("time", drawn.times))
     y = alt.Y("lane:N", sort=lanes, title=None, axis=alt.Axis(labelLimit=MAX_LANE_NAME))
     # The names of the other lanes say what their marks mean.

@@ -15,6 +15,7 @@ from kforensics.forensics.core.formatting import format_count
 from kforensics.plots.chart import (
     MAX_MARKS,
     MIN_HEIGHT,
+    OUTCOME_COLORS,
     ChartRows,
     NumberArray,
     PartitionFilter,
@@ -22,15 +23,14 @@ from kforensics.plots.chart import (
     Tabular,
     chart_data,
     column_numbers,
+    drawn_colors,
     make_plot,
     offset_axis,
     time_axis,
     tooltips,
 )
 
-# Distinguishable with red-green color blindness.
-TRANSACTION_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#a50f2d"}
-OUTCOMES = sorted(TRANSACTION_COLORS)
+OUTCOMES = sorted(OUTCOME_COLORS)
 MAX_LANES, LANE_HEIGHT = 30, 22
 # Of too many transactions, the open and longest ones that keep a bar of their own.
 MAX_SINGLE_BARS = MAX_MARKS // 4
@@ -105,11 +105,10 @@ def _with_known_times(rows: pa.Table) -> pa.Table:
 
 def _layers(drawn: ChartRows, names: list[str], by: str) -> list[alt.Chart]:
     """Return the bars and, for transactions that have ended, the markers."""
-    edges = (bar[edge] for bar in drawn for edge in ("start", "end"))
-    axis, kind = (offset_axis("offset"), "Q") if by == "offset" else (time_axis("timestamp", edges), "T")
+    edges = [bar[edge] for bar in drawn for edge in ("start", "end")]
+    axis, kind = (offset_axis("offset", edges), "Q") if by == "offset" else (time_axis("timestamp", edges), "T")
     lane = alt.Y("producer:O", sort=names, title="producer id")
-    scale = alt.Scale(domain=[*TRANSACTION_COLORS], range=[*TRANSACTION_COLORS.values()])
-    color = alt.Color("outcome:N", scale=scale)
+    color = alt.Color("outcome:N", scale=drawn_colors(OUTCOME_COLORS, (bar["outcome"] for bar in drawn)))
     bars = alt.Chart(chart_data(drawn)).encode(
         x=alt.X(f"start:{kind}", **axis),
         x2="end",
