@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kforensics.analyses.find_files import Notify, find_files
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.forecast.broker_forecast import BrokerForecast
+from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
+from kforensics.forensics.forecast.cluster_ids import foreign_cluster_ids
+from kforensics.forensics.forecast.effects import OTHER_CLUSTER, Effect
 from kforensics.forensics.forecast.elections import Candidate, candidates
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.release_limits import release_numbers
 from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
-from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, partitions_of
+from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, folder_of, partitions_of
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
+from kforensics.parsers.files.source import content_path
+from kforensics.render.streams import watcher
 
 __all__ = ["forecast_brokers", "forecast_elections", "known_release"]
 
@@ -55,15 +60,33 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     directories = [directory for path in paths for directory in _log_directories(path)]
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
-    for directory in dict.fromkeys(directories):
-        identity = read_identity(directory)
-        (unnamed if identity is None else brokers.setdefault(identity, [])).append(directory)
+    found = {directory: read_identity(directory) for directory in dict.fromkeys(directories)}
+    identities = {directory: meta for directory, meta in found.items() if meta is not None}
+    foreign = {each.path: each for each in foreign_cluster_ids(identities)}
+    for directory, meta in found.items():
+        if meta is None:
+            unnamed.append(directory)
+            continue
+        # A log directory beside the one with the metadata log is of the same broker, whatever cluster it names.
+        beside = foreign.get(directory)
+        is_same_node = beside is not None and identities[beside.other].node_id == meta.node_id
+        cluster_id = beside.expected if beside is not None and is_same_node else meta.cluster_id
+        brokers.setdefault((cluster_id, meta.node_id), []).append(directory)
     if len(brokers) == 1:
         next(iter(brokers.values())).extend(unnamed)
     elif unnamed:
         brokers[None] = unnamed
+    meter = watcher()
+    for directories in brokers.values() if meter.is_shown else ():
+        meter.expect(_folder_sizes(directories))
     for directories in brokers.values():
-        yield forecast_start(directories, release)
+        forecast = forecast_start(directories, release, on_loaded=meter.finish)
+        if forecast.outcome == STARTS:
+            messages = [each for path in directories if (each := foreign.get(path))]
+            forecast.effects += (Effect(OTHER_CLUSTER, each.message, path=f"{each.path}/{META}") for each in messages)
+        for folder in _folder_sizes(directories) if meter.is_shown else ():
+            meter.finish(folder)  # the metadata log too, and all logs if the broker refuses before it loads them
+        yield forecast
 
 
 def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candidate]:
@@ -77,32 +100,55 @@ def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candida
         UsageError: no partition has several replicas.
         InputError: a log cannot be read.
     """
-    files, _ = find_files(paths, notify)
+    files, unreadable = find_files(paths, notify)
     newest = max((file.mtime_ms for file in files if file.mtime_ms is not None), default=0)
-    is_any = False
-    for candidate in candidates(partitions_of(files), newest):
+    partitions, is_any, meter = partitions_of(files), False, watcher()
+    names = Counter((each.place.topic, each.place.partition) for each in partitions)
+    several = {each.folder: each.size for each in partitions if names[each.place.topic, each.place.partition] > 1}
+    meter.expect(several)
+    for candidate in candidates(partitions, newest, meter.finish):
         is_any = True
         yield candidate
-    if not is_any:
+    for folder in several:
+        meter.finish(folder)  # logs of coordinators and of the metadata, which are no candidates
+    if not is_any and not unreadable:
         raise UsageError("no partition has several replicas here; name the log directories of all brokers")
+
+
+def _folder_sizes(directories: Sequence[str]) -> dict[str, int]:
+    """Return how many bytes the files of each partition have, by folder."""
+    sizes: dict[str, int] = {}
+    for file in find_files(directories, lambda _: None)[0]:
+        if file.topic is not None:
+            sizes[folder_of(file)] = sizes.get(folder_of(file), 0) + file.size
+    return sizes
 
 
 def _log_directories(path: str) -> list[str]:
     """Return a path if it is a log directory, otherwise the log directories in it."""
-    folders = folders_of(path)
     directories: list[str] = []
-    for entry in folders.expand(path):
-        if not entry.is_folder:
-            raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
-        children = folders.children(entry.path)
-        if _is_log_directory([child.name for child in children]):
-            directories.append(entry.path.rstrip("/") or entry.path)
-            continue
-        inner = [child.path for child in children if child.is_folder and _contains_log(child.path)]
-        directories += inner
+    for entry in folders_of(path).expand(path):
+        if entry.why is not None:
+            # A start reads every file: without one of them, the forecast would be that of another directory.
+            raise InputError(entry.path, entry.why)
+        inner = _directories_in(entry.path) if entry.is_folder else []
         if not inner:
             raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
+        directories += inner
     return directories
+
+
+def _directories_in(path: str) -> list[str]:
+    """Return a folder if it is a log directory, otherwise those directly in it; in an archive, in what was packed."""
+    children = folders_of(path).children(path)
+    if _is_log_directory([child.name for child in children]):
+        return [path.rstrip("/") or path]
+    folders = [child.path for child in children if child.is_folder]
+    inner = [folder for folder in folders if _contains_log(folder)]
+    if inner or content_path(path) == path:
+        return inner
+    # The folder that was packed may have any number of folders above it, as a path has.
+    return [directory for folder in folders for directory in _directories_in(folder)]
 
 
 def _contains_log(path: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
-from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, ROUTINE, Effect
 from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
 from kforensics.forensics.metadata.metadata_versions import release_name
@@ -41,6 +41,7 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield f"{' ' * INDENT}at {printable(refusal.path)}"
     if forecast.outcome == STARTS:
         yield ALWAYS
+        yield from _housekeeping(forecast)
     silent, logged = ([pair for pair in every if pair[1].silent is is_silent] for is_silent in (True, False))
     blocks = [("without a warning in its log", silent), ("with a warning or an error in its log", logged)]
     for title, effects in sorted(blocks, key=lambda block: -_worst(block[1])):
@@ -54,6 +55,13 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield Line(f"  {number}. {printable(text)}", hang=5)
         if command:
             yield Line(f"     $ {printable(command)}", "command")
+
+
+def _housekeeping(forecast: BrokerForecast) -> Iterator[str]:
+    count = sum(effect.kind == HOUSEKEEPING for _, effect in forecast.all_effects())
+    if count:
+        files, verb = format_count(count, "file"), "is" if count == 1 else "are"
+        yield f"  and {files} that no log needs any more {verb} deleted, see --format table"
 
 
 def _kind(forecast: BrokerForecast) -> str:
@@ -91,7 +99,11 @@ def _outcome(forecast: BrokerForecast, every: list[Found]) -> str:
     partitions = format_count(count, "partition")
     kinds = Counter(effect.kind for _, effect in every if severity_of_effect(effect) > Severity.INFO)
     worst = f": {', '.join(f'{count} {kind}' for kind, count in kinds.items())}" if kinds else ""
-    return f"starts, {partitions}{worst}" if every else f"starts, changes nothing; {partitions}"
+    if worst or any(partition is not None and effect.kind not in ROUTINE for partition, effect in every):
+        return f"starts, {partitions}{worst}"
+    # Files without data of a partition may go, as at the start of a healthy broker.
+    is_all = not any(True for _ in forecast.all_effects())
+    return f"starts, {'changes nothing' if is_all else 'no partition changes'}; {partitions}"
 
 
 def _worst(effects: list[Found]) -> int:
@@ -127,7 +139,7 @@ def _effects(title: str, effects: list[Found], screen: Screen) -> Iterator[str]:
 
 
 def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
-    changed = [each for each in forecast.partitions if any(effect.kind != HOUSEKEEPING for effect in each.effects)]
+    changed = [each for each in forecast.partitions if any(effect.kind not in ROUTINE for effect in each.effects)]
     shown = forecast.partitions if screen.shows_all else changed
     for partition in sorted(shown, key=lambda each: (each.topic, each.partition)):
         loaded = partition.loaded

@@ -1,17 +1,18 @@
 """Where a forecast differs from what a broker did: the outcome, offsets, strays, and files that went or were cut."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from kforensics.forensics.forecast.broker_forecast import BrokerForecast
-from kforensics.forensics.forecast.effects import Effect
+from kforensics.forensics.forecast.effects import RETENTION_DUE, ROUTINE, Effect
 from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, NOT_KNOWN
 
 OUTCOMES = {"started": "starts", "refused": "refuses", "ended": "refuses", "hung": "hangs"}
 # A start removes these only if it has a reason, and makes none of them.
 _KEPT = (".log", ".snapshot", ".swap", ".cleaned", ".deleted")
+_RENAMED = re.compile(r"\.[^.]*-(delete|future|stray)$")
 _STRAY = re.compile(r"\.[0-9a-f]{32}-stray$")
 _REMOVALS = ("housekeeping", "orphan-deleted", "snapshot-dropped", "file-renamed", "file-deleted")
 
@@ -167,6 +168,42 @@ def file_differences(
         f"{name} {'stays' if name in named else 'goes'}, and the forecast does not say so"
         for name in sorted(named ^ gone)
     ]
+
+
+def unsaid_changes(
+    forecast: BrokerForecast, files: dict[str, str], data: Path, routine: Iterable[re.Pattern[str]]
+) -> list[str]:
+    """Return the files that a start created or removed, and that no effect of a forecast is about.
+
+    A routine effect is about the file that it names. Any other is about its whole partition.
+
+    Args:
+        forecast: of a copy.
+        files: the changed files after the start.
+        data: the copy, whose path the effects have.
+        routine: what every start may do, as ``created`` or ``removed`` and the path of a file.
+    """
+    every = list(forecast.all_effects())
+    if forecast.outcome != "starts" or any(effect.kind == "not-known" for _, effect in every):
+        return []
+    named = {effect.path.removeprefix(f"{data}/") for _, effect in every if effect.path is not None}
+    due = {effect.path.removesuffix(".log") for _, effect in every if effect.kind == RETENTION_DUE and effect.path}
+    of_partitions = {part.name for part, effect in every if part is not None and effect.kind not in ROUTINE}
+    return [
+        f"{kind} {name}, and the forecast does not say so"
+        for name, kind in files.items()
+        if kind in ("created", "removed")
+        and not any(pattern.fullmatch(f"{kind} {name}") for pattern in routine)
+        and name not in named
+        and f"{data}/{name.rpartition('.')[0]}" not in due
+        and _partition_of(name) not in of_partitions
+    ]
+
+
+def _partition_of(name: str) -> str:
+    """The partition in whose folder a file is, or that a folder is of."""
+    folder = Path(name) if name.endswith("/") else Path(name).parent
+    return _RENAMED.sub("", folder.name)
 
 
 def _removes(effect: Effect) -> bool:

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import shlex
+import shutil
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,11 +37,51 @@ def _doctored(name: str, folder: Path) -> Path:
     return folder / "data"
 
 
-def test_a_healthy_log_directory_starts_and_changes_nothing(stopped: Path) -> None:
+def test_a_healthy_log_directory_starts_and_changes_nothing() -> None:
+    ended = run("forecast", SAMPLES / "transactions-v2")
+    assert ended.code == 0
+    assert ended.lines[0].endswith("starts, changes nothing; 17 partitions")
+    assert "before the start:" not in ended.lines
+
+
+def test_files_that_a_healthy_broker_deletes_are_counted_and_no_change_of_a_partition(stopped: Path) -> None:
+    """Before the start records were deleted up to offset 11, a segment was cleaned, and a metadata snapshot deleted."""
     ended = run("forecast", stopped)
     assert ended.code == 0
-    assert ended.lines[0].endswith("starts, changes nothing; 11 partitions")
+    assert ended.lines[0].endswith("starts, no partition changes; 11 partitions")
+    assert "  and 12 files that no log needs any more are deleted, see --format table" in ended.lines
+    assert "retention-due trimmed-0: 00000000000000000000.log is below the log start 11" in ended.text
     assert "before the start:" not in ended.lines
+    assert not [line for line in ended.lines if " afterwards: " in line]
+
+
+def test_an_emptied_metadata_log_is_no_change_of_a_partition(tmp_path: Path) -> None:
+    ended = run("forecast", _doctored("metadata-snapshot-beyond-log", tmp_path))
+    assert ended.code == 0
+    assert ended.lines[0].endswith("starts, no partition changes; 11 partitions")
+    assert "log-emptied: the log ends at 82 and its newest snapshot is at 5000" in ended.text
+    assert "00000000000000000082-0000000001.checkpoint is deleted" in ended.text
+
+
+def test_a_partition_without_segments_begins_empty(tmp_path: Path) -> None:
+    """As the recorded broker did, without a word in its log: the records are lost."""
+    ended = run("forecast", _doctored("partition-only-metadata", tmp_path))
+    assert ended.code == 1
+    assert ended.lines[0].endswith("starts, 11 partitions: 1 log-created")
+    assert "plain-0 afterwards: served, log 0 to 0, LSO 0" in ended.text
+
+
+def test_what_is_cut_off_a_metadata_log_is_counted_once(tmp_path: Path) -> None:
+    """A segment without an index is recovered for it, and again because the metadata log always is."""
+    folder = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "transactions-v2" / "broker-1", folder)
+    log = max(folder.glob("__cluster_metadata-0/*.log"))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 3] ^= 1
+    log.write_bytes(content)
+    ended = run("forecast", folder)
+    assert ended.lines[0].endswith("starts, 17 partitions: 1 truncated, 14 stray")
+    assert ended.text.count("truncated: cut to offset 26: 4238 of 6225 bytes") == 1
 
 
 def test_a_refusal_names_the_exception_and_what_to_do(tmp_path: Path) -> None:
@@ -147,3 +189,38 @@ def test_what_is_lost_is_in_the_first_line_and_before_what_is_harmless() -> None
     assert ended.lines[0].endswith(": starts, 5 partitions: 2 truncated")
     first, second, third = (ended.lines[number].split()[0] for number in (3, 4, 6))
     assert (first, second, third) == ("warning", "warning", "info")
+
+
+@pytest.mark.parametrize("above", ["case", "var/lib/kafka"])
+def test_folders_above_the_packed_log_directories_do_not_matter(above: str, tmp_path: Path) -> None:
+    """A folder of brokers is packed with its name, and a path with all of its folders."""
+    folder = SAMPLES / "replication"
+    archive = tmp_path / "case.tar"
+    with tarfile.open(archive, "w") as out:
+        out.add(folder, above)
+    ended = run("forecast", archive)
+    assert ended.text.replace(f"{archive}!/{above}", str(folder)) == run("forecast", folder).text
+    assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize("names", [("replication",), ("replication/broker-1", "replication/broker-2")], ids=len)
+def test_a_collected_archive_of_several_brokers_is_forecast(names: tuple[str, ...], tmp_path: Path) -> None:
+    archive = tmp_path / "case.tar.gz"
+    folders = [SAMPLES / name for name in names]
+    assert run("collect", *folders, "--output", archive).code == 0
+    rows = kforensics.forecast(archive).to_pylist()
+    assert {row["broker_id"] for row in rows} == {1, 2, *([3] if len(names) == 1 else [])}
+    assert [row["effect"] for row in rows] == [row["effect"] for row in kforensics.forecast(folders).to_pylist()]
+
+
+def test_what_is_left_out_of_an_archive_makes_a_forecast_impossible(tmp_path: Path) -> None:
+    """A broker reads every file when it starts."""
+    archive = tmp_path / "case.tar"
+    with tarfile.open(archive, "w") as out:
+        out.add(SAMPLES / "crash-before-recovery", "case")
+        link = tarfile.TarInfo("case/broker-1/meta.properties")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/kafka/meta.properties"
+        out.addfile(link)
+    ended = run("forecast", archive)
+    assert (ended.code, ended.out) == (3, b"")
+    assert "link to /etc/kafka/meta.properties" in ended.err

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from kforensics.forensics.checks.partition import start_effects
+from kforensics.forensics.checks.partition import cluster_ids, start_effects
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.parsers.log.log_rows import Place
 
@@ -231,7 +231,10 @@ KINDS = (
         ),
     ),
     IncidentKind(
-        "next-start", "the next start of the broker fails, or changes what it serves", _disk, tuple(start_effects.CODES)
+        "next-start",
+        "the next start of the broker fails, or changes what it serves",
+        _disk,
+        (*start_effects.CODES, *cluster_ids.CODES),
     ),
     IncidentKind(
         "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")

@@ -7,6 +7,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.checks.partition import (
     checkpoints,
+    cluster_ids,
     damage,
     duplicate_records,
     expired_producers,
@@ -62,6 +63,7 @@ FILES: tuple[Check[PartitionState, Finding], ...] = (
     timestamps.CHECK,
     metadata_snapshots.CHECK,
     start_effects.CHECK,
+    cluster_ids.CHECK,
 )
 # Need every record decoded.
 DECODED: tuple[Check[PartitionState, Finding], ...] = (

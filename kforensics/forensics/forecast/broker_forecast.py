@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.effects import ROUTINE, Effect, LoadedLog, LoadRefusedError
 from kforensics.forensics.forecast.metadata_loading import LoadedMetadata
 from kforensics.forensics.metadata.metadata_versions import Release
 
@@ -71,7 +71,8 @@ class BrokerForecast:
     @property
     def changes(self) -> bool:
         """Whether it does anything that an orderly start of healthy log directories does not."""
-        return self.outcome != STARTS or bool(self.refusals) or any(True for _ in self.all_effects())
+        is_routine = all(effect.kind in ROUTINE for _, effect in self.all_effects())
+        return self.outcome != STARTS or bool(self.refusals) or not is_routine
 
     def all_effects(self) -> Iterator[tuple[PartitionForecast | None, Effect]]:
         """Yield the effects with their partitions, those without a word in the log of the broker first."""

@@ -8,11 +8,18 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
 __all__ = [
+    "FILE_DELETED",
+    "FILE_WRITTEN",
     "HOUSEKEEPING",
     "ILLEGAL_ARGUMENT",
     "ILLEGAL_STATE",
     "IO",
     "KAFKA",
+    "LOG_CREATED",
+    "LOG_EMPTIED",
+    "OTHER_CLUSTER",
+    "RETENTION_DUE",
+    "ROUTINE",
     "RUNTIME",
     "Effect",
     "LoadRefusedError",
@@ -20,8 +27,12 @@ __all__ = [
     "unreadable_text",
 ]
 
-# What an orderly start does, too.
-HOUSEKEEPING = "housekeeping"
+# What an orderly start does, too: it deletes files that no log needs, and retention goes on.
+HOUSEKEEPING, RETENTION_DUE = "housekeeping", "retention-due"
+ROUTINE = (HOUSEKEEPING, RETENTION_DUE)
+FILE_DELETED, FILE_WRITTEN = "file-deleted", "file-written"
+LOG_CREATED, LOG_EMPTIED = "log-created", "log-emptied"
+OTHER_CLUSTER = "other-cluster"
 # Exceptions that end the load of a log or the start of a broker; those of one module stand there.
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"

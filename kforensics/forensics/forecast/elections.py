@@ -6,7 +6,7 @@ eligible. Duplicates: a leader keeps what no high watermark covers, and producer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -100,12 +100,15 @@ class Candidate:
         return MEANINGS[self.election]
 
 
-def candidates(partitions: Iterable[Partition], as_of_ms: int) -> Iterator[Candidate]:
+def candidates(
+    partitions: Iterable[Partition], as_of_ms: int, on_read: Callable[[str], object] = str
+) -> Iterator[Candidate]:
     """Yield what each replica would cost as leader, partition by partition; only of partitions with several replicas.
 
     Args:
         partitions: partitions of several brokers.
         as_of_ms: time of evaluation.
+        on_read: takes the folder of each replica that has been compared.
 
     Raises:
         InputError: a log cannot be read.
@@ -125,6 +128,8 @@ def candidates(partitions: Iterable[Partition], as_of_ms: int) -> Iterator[Candi
             replicas = [Replica(order, examine(copy, rules), str(order)) for order, copy in enumerate(copies)]
             registration = _registration(image, name)
             yield from _of_partition(replicas, registration, groups.get(name, {}))
+            for copy in copies:
+                on_read(copy.folder)
 
 
 def _is_live(partition: Partition) -> bool:

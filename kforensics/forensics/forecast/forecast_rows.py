@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 from kforensics.forensics.core.commands import BOOTSTRAP
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
-from kforensics.forensics.forecast.effects import HOUSEKEEPING, Effect, LoadRefusedError
+from kforensics.forensics.forecast.effects import (
+    FILE_DELETED,
+    FILE_WRITTEN,
+    HOUSEKEEPING,
+    LOG_CREATED,
+    LOG_EMPTIED,
+    OTHER_CLUSTER,
+    RETENTION_DUE,
+    Effect,
+    LoadRefusedError,
+)
 from kforensics.forensics.forecast.index_limits import FULL, index_removal
 from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
@@ -35,10 +45,13 @@ path string file or folder
 FORECAST: Table = placed_table("forecast", "effect of the next start", COLUMNS)
 SEVERITIES = {
     HOUSEKEEPING: Severity.INFO,
+    RETENTION_DUE: Severity.INFO,
+    FILE_DELETED: Severity.INFO,
+    FILE_WRITTEN: Severity.INFO,
+    LOG_EMPTIED: Severity.INFO,
     "recovered": Severity.INFO,
     "producers-rebuilt": Severity.INFO,
     "indexes-rebuilt": Severity.INFO,
-    "file-deleted": Severity.INFO,
     "file-renamed": Severity.INFO,
     "orphan-deleted": Severity.INFO,
     "snapshot-dropped": Severity.INFO,
@@ -76,6 +89,8 @@ def severity_of_effect(effect: Effect) -> Severity:
     """Return how bad the consequence of an effect is."""
     if effect.kind == "truncated" and not effect.records:
         return Severity.WARNING  # bytes that were never whole
+    if effect.kind == LOG_CREATED and not effect.records:
+        return Severity.INFO
     return SEVERITIES.get(effect.kind, Severity.ERROR)
 
 
@@ -129,7 +144,7 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
     """
     steps: list[Remedy | None] = [_of_refusal(refusal) for refusal in forecast.refusals]
     every = list(forecast.all_effects())
-    steps += [_of_effect(effect) for _, effect in every if effect.kind in STRAYS]
+    steps += [_of_effect(effect) for _, effect in every if effect.kind in (*STRAYS, OTHER_CLUSTER)]
     for kind, text in BY_KIND.items():
         log_dirs = dict.fromkeys(
             part.log_dir
@@ -175,6 +190,7 @@ BY_KIND = {
         "Restore log-start-offset-checkpoint from a copy, or delete the records again after the start with"
         " kafka-delete-records.sh."
     ),
+    LOG_CREATED: "Put the segments of the log back, if a copy of them exists.",
     "created": "Put the folders of the missing partitions back, if a copy of them exists.",
     "without-leader": "Put the directory.id back that meta.properties had: the metadata log names it.",
 }
@@ -225,5 +241,8 @@ def _of_indexes(refusal: LoadRefusedError) -> Remedy | None:
 def _of_effect(effect: Effect) -> Remedy | None:
     if effect.path is None:
         return None
+    if effect.kind == OTHER_CLUSTER:
+        text = f"Write the cluster.id of the other log directories into {effect.path}, if it is of their cluster."
+        return Remedy(text)
     path = effect.path.removesuffix("/partition.metadata") + "/partition.metadata"
     return Remedy(f"Check the topic id in {path} against the metadata log; a wrong or missing one makes the log stray.")

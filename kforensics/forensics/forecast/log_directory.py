@@ -111,8 +111,8 @@ def read_log_directory(path: str) -> LogDirectory:
     return directory
 
 
-def read_identity(path: str) -> tuple[str | None, int] | None:
-    """Return cluster id and node id in ``meta.properties``, None if a broker cannot read them.
+def read_identity(path: str) -> MetaProperties | None:
+    """Return the identity in ``meta.properties``, None if a broker cannot read it or it names no node.
 
     Raises:
         InputError: the log directory cannot be read.
@@ -121,7 +121,7 @@ def read_identity(path: str) -> tuple[str | None, int] | None:
     if any(entry.name == META for entry in folders_of(path).children(path)):
         _read_meta(directory, f"{path}/{META}")
     meta = directory.meta
-    return None if meta is None or meta.node_id is None else (meta.cluster_id, meta.node_id)
+    return None if meta is None or meta.node_id is None else meta
 
 
 def clash_of(directories: Iterable[LogDirectory]) -> LoadRefusedError | None:

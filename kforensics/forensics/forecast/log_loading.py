@@ -25,9 +25,12 @@ from kforensics.forensics.forecast.segment_files import (
     PartitionFiles,
     add_batch,
     check_epochs,
+    created_log,
+    due_segments,
     effects_of_end,
     end_offset,
     epoch_starts,
+    forgotten_producers,
     is_corrupt,
     lost_records,
     returning_records,
@@ -199,6 +202,8 @@ class _Load:
     def _recovered(self, segment: LoadedSegment, lower: Iterable[int] = ()) -> None:
         """Recover a segment, as ``LogLoader.recoverSegment``; writes snapshots at the ``lower`` segments, too."""
         self.recovered_from = min(self.recovered_from, segment.base)
+        if segment.recovered:
+            return  # what was after its last valid batch is cut off already
         if not segment.size:
             segment.recovered, segment.next_offset = True, segment.base
             return
@@ -226,7 +231,9 @@ class _Load:
         if not self.clean:
             self._recover_unflushed()
         end = self._end()
-        if end is not None and end < self.log_start:
+        if end is None:
+            self.loaded.effects.append(created_log(self.log_start, self.recovery_point))
+        elif end < self.log_start:
             sizes = sum(segment.size for segment in self.segments.values())
             detail = f"all segments are deleted: the log ends at {end}, before the log start {self.log_start}"
             self.add("truncated", detail, offset=self.log_start, records=end - min(self.segments), size=sizes)
@@ -276,6 +283,7 @@ class _Load:
         loaded.log_end = self.log_start if end is None else end
         first = min(self.segments, default=self.log_start)
         loaded.log_start = max(self.log_start, first)
+        loaded.effects += due_segments(self.segments.values(), loaded.log_start)
         if end is None:
             return
         last = self.segments[max(self.segments)]
@@ -340,15 +348,7 @@ class _Load:
 
     def _forget_producers(self) -> None:
         """Without any snapshot, a clean shutdown means that no producer is known."""
-        known, producers = dict[int, int](), set[int]()
-        for batch in self._batches(self.loaded.log_start):
-            add_batch(known, producers, batch)
-        if producers:
-            detail = f"no snapshot is left: {len(producers)} producers are forgotten"
-            if known:
-                detail += f", and {len(known)} open transactions from offset {min(known.values())} on"
-            offset = min(known.values(), default=None)
-            self.add("producers-forgotten", detail, silent=True, offset=offset, records=len(producers))
+        self.loaded.effects += forgotten_producers(self._batches(self.loaded.log_start))
 
     def _load_snapshot(self, log_start: int) -> int:
         """Take over the newest snapshot that can be read; returns the offset from which the log is replayed."""

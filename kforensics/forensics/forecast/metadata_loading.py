@@ -7,17 +7,29 @@ Rules: ``QuorumState.initialize``, ``KafkaRaftLog.createLog`` (before 4.4 ``Kafk
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 
 from kforensics.errors import InputError, InputMissingError
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, is_valid
-from kforensics.forensics.forecast.effects import ILLEGAL_STATE, RUNTIME, Effect, LoadRefusedError
+from kforensics.forensics.forecast.effects import (
+    FILE_DELETED,
+    HOUSEKEEPING,
+    ILLEGAL_STATE,
+    LOG_CREATED,
+    LOG_EMPTIED,
+    RUNTIME,
+    Effect,
+    LoadedLog,
+    LoadRefusedError,
+)
 from kforensics.forensics.forecast.index_limits import IndexLimits
 from kforensics.forensics.forecast.log_directory import PartitionFolder
 from kforensics.forensics.forecast.log_loading import load_log
+from kforensics.forensics.forecast.segment_files import PartitionFiles, epoch_starts
 from kforensics.forensics.metadata.cluster_image import TOPIC, ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_replay import ImageReplay
@@ -59,6 +71,9 @@ UNCHECKED = "java.io.UncheckedIOException"
 NO_ELEMENT = "java.util.NoSuchElementException"
 # How a broker ends for which no controller is elected, after ``initial.broker.registration.timeout.ms``.
 UNACKNOWLEDGED = "Received a fatal error while waiting for the controller to acknowledge that we are caught up"
+# Every start reads the whole metadata log, and rebuilds its indexes and the state of its producers.
+ALWAYS_RECOVERED = ("recovered", "indexes-rebuilt", "producers-rebuilt")
+UNFINISHED, LEFT = "the snapshot was not finished", "a deletion left it"
 BEFORE_SNAPSHOT = (
     "Can't create a new in-memory snapshot at epoch {0} because there is already a snapshot with epoch {1}. Snapshot"
     " epochs are {1}"
@@ -127,8 +142,9 @@ def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = Fals
         voters, has_state = None, False
     metadata = LoadedMetadata(folder, voters=voters)
     loaded = load_log(folder, 0, 0, clean=False)
-    metadata.effects = [effect for effect in loaded.effects if effect.kind == "truncated"]
-    newest = max(_snapshots(children), default=None)
+    newest = max(_snapshots(children), default=None, key=itemgetter(1, 0))
+    is_emptied = newest is not None and _is_beyond(newest[0], newest[1], loaded, children)
+    metadata.effects = list(_effects(children, loaded, newest[0] if newest and is_emptied else None))
     if newest is None and loaded.log_start > 0:
         message = (
             "Inconsistent snapshot state: there must be a snapshot at an offset larger than the current log start"
@@ -141,7 +157,7 @@ def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = Fals
         metadata.lost = _check_snapshot(snapshot, is_dynamic=is_dynamic)
     log = Partition(Place(None, None, METADATA_TOPIC, 0), folder, LogDir(None), _segments(children, start))
     replay = ImageReplay(log, at=loaded.log_end).begin_at(start, snapshot)
-    for record in replay.records() if loaded.log_end > start else ():
+    for record in replay.records() if loaded.log_end > start and not is_emptied else ():
         replay.apply(record)
         fault = _fault(metadata, replay, record, node_id)
         if fault is not None:
@@ -151,6 +167,66 @@ def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = Fals
     if voters is None:
         metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}
     return metadata
+
+
+def _is_beyond(offset: int, epoch: int, loaded: LoadedLog, children: Mapping[str, Entry]) -> bool:
+    """Return whether a snapshot is after the end of the log: ``KafkaRaftLog.truncateToLatestSnapshot``.
+
+    A follower that ended between fetching a snapshot and emptying its log leaves such files.
+    """
+    starts = epoch_starts(PartitionFiles(loaded.path, dict(children)))
+    last = max((each for each, start in starts.items() if start < loaded.log_end), default=0)
+    if epoch > last:  # perhaps the checkpoint is lost, which the recovery writes again
+        last = max((last, *_epochs(children, loaded.log_end)))
+    return epoch > last or (epoch == last and offset > loaded.log_end)
+
+
+def _epochs(children: Mapping[str, Entry], log_end: int) -> Iterator[int]:
+    for segment in _segments(children, 0):
+        with open_source(segment.path) as source, suppress(CorruptLogError):
+            for batch in batches_from(Window(source), 0, segment.path):
+                if batch.next_offset <= log_end:
+                    yield batch.header.partition_leader_epoch or 0
+
+
+def _effects(children: Mapping[str, Entry], loaded: LoadedLog, emptied_to: int | None) -> Iterator[Effect]:
+    """Yield what the load does to the files of the metadata log, without that every start recovers it.
+
+    Rules: ``KafkaRaftLog.recoverSnapshots`` and ``truncateToLatestSnapshot``.
+
+    Args:
+        children: the files of its folder.
+        loaded: the log after its load.
+        emptied_to: the snapshot at which an emptied log continues, None if it is not emptied.
+    """
+    dropped = ALWAYS_RECOVERED if emptied_to is None else (*ALWAYS_RECOVERED, LOG_CREATED)
+    kept = [_of_metadata(effect) for effect in loaded.effects if effect.kind not in dropped]
+    yield from kept
+    if emptied_to is not None:
+        detail = f"the log ends at {loaded.log_end} and its newest snapshot is at {emptied_to}, where it begins anew"
+        yield Effect(LOG_EMPTIED, detail, silent=True, offset=emptied_to, path=loaded.path)
+    gone = {effect.path for effect in kept if effect.kind != "truncated" or "is deleted" in effect.detail}
+    for entry, parsed in ((entry, parse_file_name(name)) for name, entry in sorted(children.items())):
+        why = None if parsed is None or entry.path in gone else _why_deleted(parsed, loaded.log_start, emptied_to)
+        if why is not None:
+            kind = HOUSEKEEPING if why == LEFT else FILE_DELETED
+            yield Effect(kind, f"{entry.name} is deleted: {why}", silent=True, size=entry.size, path=entry.path)
+
+
+def _of_metadata(effect: Effect) -> Effect:
+    """Return an effect on the metadata log, which has no producers: their snapshots come and go with each start."""
+    return replace(effect, kind=HOUSEKEEPING) if effect.kind == "snapshot-dropped" else effect
+
+
+def _why_deleted(name: FileName, log_start: int, emptied_to: int | None) -> str | None:
+    """Return why a start deletes a file of the metadata log, None if it keeps the file."""
+    if name.kind == "checkpoint" and name.base_offset is not None:
+        if name.state in ("part", "deleted"):
+            return UNFINISHED if name.state == "part" else LEFT
+        if name.state == "live" and name.base_offset < (log_start if emptied_to is None else emptied_to):
+            return "it is before the start of the log"
+    is_of_log = name.kind in ("log", "index", "timeindex", "snapshot") and name.state == "live"
+    return "the log is emptied" if is_of_log and emptied_to is not None else None
 
 
 def index_limits(metadata: LoadedMetadata | None, topic: str | None) -> IndexLimits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kforensics.forensics.forecast.broker_forecast import REFUSES, BrokerForecast, PartitionForecast
@@ -44,7 +44,13 @@ from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_P
 __all__ = ["forecast_start"]
 
 
-def forecast_start(paths: Sequence[str], release: str | None = None, *, loads_logs: bool = True) -> BrokerForecast:
+def forecast_start(
+    paths: Sequence[str],
+    release: str | None = None,
+    *,
+    loads_logs: bool = True,
+    on_loaded: Callable[[str], object] = str,
+) -> BrokerForecast:
     """Return what the next start of a broker does to its log directories.
 
     Args:
@@ -52,12 +58,13 @@ def forecast_start(paths: Sequence[str], release: str | None = None, *, loads_lo
         release: the release that is started; None for the one with which the broker registered last, or the newest
             that is known.
         loads_logs: whether to forecast the load of each log, which reads it.
+        on_loaded: takes the folder of each log whose load was forecast.
 
     Raises:
         InputError: one cannot be read.
     """
     forecast = BrokerForecast(list(paths), release=None if release is None else release_numbers(release))
-    start = _Start([read_log_directory(path) for path in paths], forecast, loads_logs)
+    start = _Start([read_log_directory(path) for path in paths], forecast, loads_logs, on_loaded)
     start.run()
     return start.forecast
 
@@ -67,6 +74,7 @@ class _Start:
     directories: list[LogDirectory]
     forecast: BrokerForecast
     loads_logs: bool = True
+    on_loaded: Callable[[str], object] = str
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
     shown: list[Release | None] = field(default_factory=list)  # what the metadata log shows, once it was looked up
@@ -216,4 +224,5 @@ class _Start:
                 refusals.append(refused)
             else:
                 partition.effects += partition.loaded.effects
+            self.on_loaded(folder.path)
         return refusals

@@ -14,7 +14,14 @@ from kforensics.forensics.forecast.broker_forecast import (
     BrokerForecast,
     PartitionForecast,
 )
-from kforensics.forensics.forecast.effects import Effect, LoadedLog, LoadRefusedError
+from kforensics.forensics.forecast.effects import (
+    FILE_WRITTEN,
+    LOG_CREATED,
+    RETENTION_DUE,
+    Effect,
+    LoadedLog,
+    LoadRefusedError,
+)
 from kforensics.forensics.forecast.identity import is_reserved
 from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, LogDirectory, PartitionFolder
 from kforensics.forensics.forecast.metadata_loading import (
@@ -33,6 +40,9 @@ from kforensics.forensics.metadata.topic_image import PartitionRegistration
 __all__ = ["PartitionFates", "lose_marker"]
 
 CREATED_AGAIN, TOPIC_DELETED = "created-again", "topic-deleted"
+# Effects that do not concern a folder beside the partition in service: the recovery point is that of the other, and
+# retention passes over logs that are out of service.
+OF_SERVED = ("short-log", LOG_CREATED, RETENTION_DUE)
 FILE_EXISTS = "java.nio.file.FileAlreadyExistsException"
 
 
@@ -90,14 +100,19 @@ class PartitionFates:
         if partition.fate in OUT_OF_SERVICE and folder.name.state == "live":
             partition.effects.append(self._stray_effect(partition, folder))
         if folder.name.state == "stray":
-            # The recovery point is that of the partition in service.
-            partition.effects = [effect for effect in partition.effects if effect.kind != "short-log"]
+            partition.effects = [effect for effect in partition.effects if effect.kind not in OF_SERVED]
+        if partition.fate in OUT_OF_SERVICE:
+            partition.effects = [effect for effect in partition.effects if effect.kind != RETENTION_DUE]
         if partition.fate == GONE:
             # Its log is not recovered, and the checkpoints are about the partition that replaced it.
             detail = "the folder is deleted a minute after the start"
             partition.loaded, partition.effects = None, [Effect("deleted", detail, silent=True, path=folder.path)]
-        if partition.fate == SERVED and folder.name.state == "future":
+        if partition.fate in (SERVED, UNSERVED) and folder.name.state == "future":
             self._promote(partition, folder)
+        if partition.fate == SERVED and folder.topic_id is None and self.is_before_strays:
+            detail = "partition.metadata is missing and is written again: the name of the folder decides"
+            path = f"{folder.path}/partition.metadata"
+            partition.effects.append(Effect(FILE_WRITTEN, detail, silent=True, path=path))
 
     def _leave_open(self, metadata: LoadedMetadata) -> None:
         """Say what other controllers decide about."""
@@ -116,6 +131,11 @@ class PartitionFates:
         others = (other for _, other, each in self.loads if each.name.state == "live")
         if any(other.name == partition.name for other in others):
             partition.fate = FUTURE
+        elif partition.fate == UNSERVED:
+            if not self.is_before_strays:
+                topic = self.forecast.metadata.topic_name(folder.topic_id) if self.forecast.metadata else None
+                detail = f"the folder is renamed to {partition.name} and not served: its topic id is that of {topic}"
+                partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
         elif self.is_before_strays:
             message = f"{folder.path} -> {partition.log_dir}/{partition.name}: Directory not empty"
             self._refuse(LoadRefusedError(FILE_SYSTEM, message, folder.path, is_storage=True))

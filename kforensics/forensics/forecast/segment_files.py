@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kforensics.errors import InputError, InputMissingError
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from, next_offset
-from kforensics.forensics.forecast.effects import KAFKA, Effect, LoadRefusedError, unreadable_text
+from kforensics.forensics.forecast.effects import (
+    KAFKA,
+    LOG_CREATED,
+    RETENTION_DUE,
+    Effect,
+    LoadRefusedError,
+    unreadable_text,
+)
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.source import Source, Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage
@@ -21,9 +29,12 @@ __all__ = [
     "PartitionFiles",
     "add_batch",
     "check_epochs",
+    "created_log",
+    "due_segments",
     "effects_of_end",
     "end_offset",
     "epoch_starts",
+    "forgotten_producers",
     "is_corrupt",
     "is_version_ignored",
     "lost_records",
@@ -185,6 +196,59 @@ def add_batch(known: dict[int, int], producers: set[int], batch: Batch) -> None:
         known.pop(batch.producer_id, None)
     elif batch.is_transactional:
         known.setdefault(batch.producer_id, batch.base_offset or 0)
+
+
+def forgotten_producers(batches: Iterable[Batch]) -> Iterator[Effect]:
+    """Yield which producers a broker forgets that has no snapshot of them."""
+    known, producers = dict[int, int](), set[int]()
+    for batch in batches:
+        add_batch(known, producers, batch)
+    if producers:
+        detail = f"no snapshot is left: {len(producers)} producers are forgotten"
+        if known:
+            detail += f", and {len(known)} open transactions from offset {min(known.values())} on"
+        offset = min(known.values(), default=None)
+        yield Effect("producers-forgotten", detail, silent=True, offset=offset, records=len(producers))
+
+
+def created_log(log_start: int, recovery_point: int) -> Effect:
+    """Return that a folder has no segment, so that the broker creates an empty one.
+
+    Args:
+        log_start: from the checkpoint, 0 without an entry.
+        recovery_point: from the checkpoint, 0 without an entry.
+    """
+    lost = recovery_point - log_start if recovery_point > log_start else None
+    detail = f"no segment is left: an empty log is created that begins at {log_start}"
+    if lost is not None:
+        detail += f", and the checkpoint of the recovery point has {recovery_point}"
+    return Effect(LOG_CREATED, detail, silent=True, offset=log_start, records=lost)
+
+
+def due_segments(segments: Iterable[LoadedSegment], log_start: int) -> Iterator[Effect]:
+    """Yield the segments that are wholly below the log start, whatever the settings of retention are.
+
+    Rule: ``UnifiedLog.deleteLogStartOffsetBreachedSegments``; the first check of retention comes half a minute after
+    the start (``log.initial.task.delay.ms``).
+
+    Args:
+        segments: the segments of a log.
+        log_start: its log start offset.
+    """
+    ordered = sorted(segments, key=lambda segment: segment.base)
+    for segment, following in pairwise(ordered):
+        if following.base <= log_start:
+            detail = (
+                f"{segment.base:020}.log is below the log start {log_start}: retention deletes it soon after the start"
+            )
+            yield Effect(
+                RETENTION_DUE,
+                detail,
+                silent=True,
+                offset=segment.base,
+                size=segment.size,
+                path=segment.log.path,
+            )
 
 
 def epoch_starts(files: PartitionFiles) -> dict[int, int]:

@@ -9,12 +9,15 @@ import pytest
 
 import kforensics
 from kforensics.analyses.forecast import known_release
+from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.forecast_rows import remedies
+from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import unpack
-from lab.forecast.compare import differences
+from lab.forecast.compare import differences, unsaid_changes
 from lab.forecast.releases import RESULTS, STARTED_BY, WRITTEN, Written
 from tests.command import run
+from tests.forensics.forecast.test_next_start import ROUTINE_PATTERNS
 
 TRUTH: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text(encoding="utf-8"))
 BY_NAME = {written.base.name: written for written in WRITTEN}
@@ -27,15 +30,20 @@ def test_forecast_equals_what_the_release_did(
     unpack(written.base, tmp_path)
     truth = TRUTH[written.base.name]
     assert set(truth) == set(STARTED_BY)
-    wrong = {
-        release: found
-        for release, did in truth.items()
-        if (found := differences(forecast_start([str(tmp_path / "data")], known_release(release)), did))
-    }
+    data = [str(tmp_path / "data")]
+    forecasts = {release: forecast_start(data, known_release(release)) for release in truth}
+    wrong = {release: found for release, did in truth.items() if (found := differences(forecasts[release], did))}
     outcomes = Counter(did["outcome"] for did in truth.values())
     with capsys.disabled():
         print(f"\n{written.base.name}: {dict(outcomes)}")  # noqa: T201  # how much the comparison covers
     assert wrong == {}
+    for release, did in truth.items():
+        assert unsaid_changes(forecasts[release], did["files"], tmp_path / "data", ROUTINE_PATTERNS) == [], release
+    assert not [release for release, forecast in forecasts.items() if _is_open(forecast)]
+
+
+def _is_open(forecast: BrokerForecast) -> bool:
+    return NOT_KNOWN in {forecast.outcome, *(each.fate for each in forecast.partitions)}
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: written.base.name)

@@ -201,12 +201,12 @@ def _in_folder(state: PartitionState, folder: PartitionFolder, log_dir: str) -> 
             yield from _of_partition(state, folder)
     except LoadRefusedError as refused:
         yield _refused(state, refused)
-    if _first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.path.rstrip("/"):
+    if first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.path.rstrip("/"):
         yield from _of_log_directory(state, log_dir)
 
 
 @lru_cache(maxsize=64)
-def _first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
+def first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
     """Return the folder whose findings have those of its log directory: of the metadata, otherwise the first one."""
     entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
     for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
