@@ -47,6 +47,37 @@ def _incident_parts(lines: list[str]) -> list[list[str]]:
     return [part for part in parts[1:] if part[0].split()[0] in ("CRITICAL", "ERROR", "WARNING", "INFO")]
 
 
+def _height(lines: list[str], width: int = 100) -> int:
+    """Return how many lines of a terminal some lines take: it breaks those that are longer itself."""
+    return sum(max(1, -(-len(line) // width)) for line in lines)
+
+
+@pytest.mark.parametrize("sample", ["consume-transform-produce", "damaged", "duplicates", "unclean-election"])
+def test_an_incident_takes_at_most_eight_lines_of_a_terminal(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long commands take two lines each; then the sentence repeats neither the time nor who is involved."""
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = run("audit", "--quiet", "--all", "--as-of", AS_OF, SAMPLES / sample).lines
+    incidents = _incident_parts(lines)
+    assert incidents
+    assert [part for part in incidents if _height(part) > 8] == []
+    stuck = [part for part in incidents if " stuck-transaction " in part[0]]
+    assert all("producer " in " ".join(part[1:]) for part in stuck)
+    assert all("  do      $ " in "\n".join(part) for part in stuck)
+
+
+def test_an_incident_fits_with_commands_of_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out has an ellipsis, and the command that shows it is below."""
+    monkeypatch.setenv("COLUMNS", "100")
+    folder = tmp_path / "/".join(["long" * 30] * 5)
+    forge(folder, "D 1 0 0-4 @0-4", log_append_time=True)
+    patch(next(folder.rglob("*.log")), 0, crc=1)
+    lines = run("audit", "--quiet", "--as-of", AS_OF, folder).lines
+    incidents = _incident_parts(lines)
+    assert max(map(_height, incidents)) <= 8
+    assert any(line == "  check   …" for part in incidents for line in part)
+    assert any(line.startswith("  $ kforensics audit --verbose ") for line in lines)
+
+
 def test_a_report_has_the_incidents_worst_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     ended = run("audit", "--as-of", AS_OF, SAMPLES / "transactions-v2")
@@ -57,7 +88,7 @@ def test_a_report_has_the_incidents_worst_first(monkeypatch: pytest.MonkeyPatch)
     ranks = [["CRITICAL", "ERROR", "WARNING", "INFO"].index(part[0].split()[0]) for part in incidents]
     assert len(ranks) == 4
     assert ranks == sorted(ranks)
-    assert max(map(len, incidents)) <= 8
+    assert max(map(_height, incidents)) <= 8
     hanging = next(part for part in incidents if "'hanging'" in part[1])
     assert "producer 12, epoch 1" in " ".join(hanging)
     assert any(line.startswith("  check   $ kafka-transactions.sh ") for line in hanging)
@@ -241,7 +272,7 @@ def test_scan_shows_the_worst_partition_first(tmp_path: Path) -> None:
     forge(tmp_path, "D 9 0 0-4 @0-4 N; D 9 0 7-7 @5-5 N", topic="z-gap")
     ended = run("scan", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)
     heads = [line for line in ended.lines if not line.startswith(" ")]
-    assert heads == ["ERROR     z-gap-0 on broker 1", "CLEAN     a-well-0 on broker 1"]
+    assert heads == ["ERROR     z-gap-0 on broker 1", "1 partition: no findings"]
     assert "seq-gap" in ended.text
     rows = run("scan", "--quiet", "--as-of", "2023-11-14T22:14", "--format", "ndjson", tmp_path).rows("partitions")
     assert [(row["topic"], row["verdict"], row["records"]) for row in rows] == [

@@ -37,6 +37,14 @@ def test_a_topic_that_grew_is_shown_with_its_keys_and_producers() -> None:
     assert any("style keyed" in line for line in ended.lines)
 
 
+def test_a_key_that_is_in_two_partitions_for_two_reasons_is_listed_once() -> None:
+    lines = _keys("--as-of", "2026-11-22T00:00", "--topic", "compacted", GROWTH).lines
+    listed = [line.split(":")[0] for line in lines if line.startswith("    'customer-")]
+    assert len(listed) == len({*listed}) == 7
+    assert "  7 keys in two partitions: the topic grew" in lines
+    assert lines.count("    the others are listed above") == 1
+
+
 def test_a_tombstone_in_the_wrong_partition_has_exit_code_1_and_a_remedy() -> None:
     ended = _keys("--topic", "compacted", GROWTH)
     assert ended.code == 1
@@ -206,8 +214,10 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
     sent = [*at_home(KEYS, 2), *at_home(KEYS, 5, at=100), *(Sent(None, 0, 1, number) for number in range(1, 15))]
     ended = _keys(sent_to(tmp_path, sent, 5))
     assert sum(line.startswith("    'customer-") for line in ended.lines) == 10
-    assert any("more; list all with --list keys and a --format of rows" in line for line in ended.lines)
-    assert any("more producers; list all with --list producers and a --format of rows" in line for line in ended.lines)
+    (keys,) = (number for number, line in enumerate(ended.lines) if line.endswith(" more:"))
+    assert ended.lines[keys + 1].startswith("  $ kforensics keys --list keys --format ndjson ")
+    (producers,) = (number for number, line in enumerate(ended.lines) if line.endswith(" more producers:"))
+    assert ended.lines[producers + 1].startswith("  $ kforensics keys --list producers --format ndjson ")
 
 
 def test_the_python_function_refuses_an_unknown_list() -> None:

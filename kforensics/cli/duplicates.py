@@ -58,19 +58,29 @@ def duplicates(  # long: one parameter per option
     from kforensics.render.ranked_text import RankedText
 
     question = DuplicatesQuestion(tuple(level or ()), committed, memory << 20, internal)
-    raise typer.Exit(ask(options, question, RankedText(options.screen(), "no duplicates"), _add))
+    raise typer.Exit(ask(options, question, RankedText(options.screen(), "no duplicates within one partition"), _add))
 
 
 def _add(text: "RankedText", answer: "DuplicatesAnswer") -> None:
     from kforensics.analyses.duplicates import PartitionDuplicates
-    from kforensics.render.partition_text import cross_partition_duplicate_lines, duplicate_advice, duplicate_lines
+    from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.render.partition_text import (
+        FAULTY,
+        NO_LOG,
+        add_missing_log,
+        cross_partition_duplicate_lines,
+        duplicate_advice,
+        duplicate_lines,
+    )
 
     worst = -max((finding.severity for finding in answer.findings), default=0)
     if not isinstance(answer, PartitionDuplicates):
         place, folder = answer.copies.place, answer.copies.folder
-        text.add((worst,), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
-    elif len(answer.duplicates) or not answer.state.partition.has_log:
+        text.add((FAULTY, worst), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
+    elif not answer.state.partition.has_log:
+        add_missing_log(text, NO_LOG, MissingLog.of(answer.state, "duplicates"))
+    elif len(answer.duplicates):
         advice = duplicate_advice(answer.state, answer.rows, answer.findings)
-        text.add((worst,), chain(duplicate_lines(answer.state, answer.rows, shown=text), advice))
+        text.add((FAULTY, worst), chain(duplicate_lines(answer.state, answer.rows, shown=text), advice))
     else:
         text.add_quiet(duplicate_lines(answer.state, answer.rows, shown=text))

@@ -54,11 +54,14 @@ def _add(text: "LsoText", answer: "LsoAnswer") -> None:
 
 
 def _add_history(text: "RankedText", answer: "LsoAnswer") -> None:
-    from kforensics.render.lso_text import history_lines
+    from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.render.lso_text import BLOCKED, NO_LOG, NOT_EXACT, history_lines
+    from kforensics.render.partition_text import add_missing_log
 
-    is_empty = answer.state.partition.has_log and not len(answer.state.transaction_store)
-    if is_empty:
+    if not answer.state.partition.has_log:
+        add_missing_log(text, NO_LOG, MissingLog.of(answer.state, "LSO"))
+    elif not len(answer.state.transaction_store):
         text.add_quiet(history_lines(answer.state, answer.rows))
     else:
         is_blocked = len(answer.state.open_transactions) > 0
-        text.add((answer.state.partition.has_log, not is_blocked), history_lines(answer.state, answer.rows))
+        text.add((BLOCKED if is_blocked else NOT_EXACT,), history_lines(answer.state, answer.rows))

@@ -40,14 +40,18 @@ def producers(
 
 
 def _add(text: "RankedText", answer: "ProducersAnswer") -> None:
-    from kforensics.render.partition_text import producer_lines
+    from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.render.partition_text import FAULTY, NO_LOG, NOT_FAULTY, add_missing_log, producer_lines
 
+    if not answer.state.partition.has_log:
+        add_missing_log(text, NO_LOG, MissingLog.of(answer.state, "producers"))
+        return
     state, rows = answer.state, answer.rows
     names = answer.context.producer_names(state) if len(rows) else {}
     lines = producer_lines(state, rows, names, shown=text)
-    if not len(rows) and state.partition.has_log:
+    if not len(rows):
         text.add_quiet(lines)
         return
     differs = any(in_snapshot is False for (in_snapshot,) in rows.only("in_snapshot"))
     is_open = any(first >= 0 for (first,) in rows.only("current_txn_first_offset"))
-    text.add((state.partition.has_log, not differs, not is_open), lines)
+    text.add((FAULTY if differs or is_open else NOT_FAULTY, not differs), lines)

@@ -92,15 +92,19 @@ def _costs(options: "PartitionOptions", listed: "TransactionsQuestion") -> int:
 
 
 def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
-    from kforensics.render.partition_text import transaction_lines
+    from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.render.partition_text import FAULTY, NO_LOG, NOT_FAULTY, add_missing_log, transaction_lines
 
+    if not answer.state.partition.has_log:
+        add_missing_log(text, NO_LOG, MissingLog.of(answer.state, "transactions"))
+        return
     state, names = answer.state, answer.context.producer_names(answer.state) if answer.count else {}
     begins = answer.context.later_begins(state) if answer.count else {}
     lines = transaction_lines(
         state, answer.rows, answer.count, names, still_open=answer.still_open, shown=text, begins=begins
     )
-    if not answer.count and state.partition.has_log:
+    if not answer.count:
         text.add_quiet(lines)
     else:
         oldest = min((time or 0 for (time,) in answer.still_open.only("first_timestamp")), default=None)
-        text.add((state.partition.has_log, oldest is None, oldest or 0), lines)
+        text.add((NOT_FAULTY if oldest is None else FAULTY, oldest or 0), lines)

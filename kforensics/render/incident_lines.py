@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kforensics.forensics.audit.incident_text import is_check
+from kforensics.forensics.audit.incident_text import is_check, since_when
 from kforensics.forensics.core.commands import for_brokers
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.screen import BACKQUOTED, COMMAND, UNBREAKABLE, Line, Screen
+from kforensics.render.screen import BACKQUOTED, COMMAND, Line, Screen, advice_pieces, cells, unbroken
 
 __all__ = ["IncidentView", "incident_lines"]
 
@@ -21,6 +22,8 @@ __all__ = ["IncidentView", "incident_lines"]
 DEFAULT_WIDTH, DEFAULT_COMMAND = 100, (("audit",),)
 MAX_INCIDENTS, MAX_FINDINGS = 20, 20
 WHAT_LINES = 2
+# Lines of an incident on a terminal of the default width, where a long command takes several.
+MAX_LINES = 8
 INDENT = "  "
 LABEL_WIDTH = 8
 
@@ -50,11 +53,20 @@ class IncidentView:
         """Lines that say what happened: a narrow terminal needs one more for the same words."""
         return WHAT_LINES + (self.width < DEFAULT_WIDTH)
 
+    @property
+    def most_lines(self) -> int:
+        """Lines of an incident: a narrow terminal needs more for the same words."""
+        return max(MAX_LINES, math.ceil(MAX_LINES * DEFAULT_WIDTH / self.width))
+
+    def height(self, lines: Iterable[str]) -> int:
+        """Return how many lines of the terminal some lines take, which it breaks itself if they are commands."""
+        return sum(max(1, math.ceil(cells(line) / self.width)) for line in lines)
+
 
 def incident_lines(
     rows: Sequence[Mapping[str, Any]], view: IncidentView, bootstrap_server: str | None
 ) -> Iterator[str]:
-    """Yield the lines of incidents: at most eight for each, unless the view has findings.
+    """Yield the lines of incidents: each takes at most eight of a terminal, unless the view has findings.
 
     Args:
         rows: rows of the table ``incidents``, worst first.
@@ -79,21 +91,61 @@ def incident_lines(
 
 
 def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterator[str]:
-    since = "" if row["since"] is None else view.screen.in_zone(f", since {format_time(row['since'])}")
+    since = view.screen.in_zone(since_when(row))
     headline = f"{row['severity'].upper():<{LABEL_WIDTH}} {row['kind']} {row['incident']}"
     yield Line(headline + since if len(headline + since) <= view.width else headline, row["severity"])
-    yield from _wrapped(printable(row["what"]), view, None if view.has_findings else view.what_lines)
-    counts = f"{format_count(row['partition_count'], 'partition')}{_brokers(row)}"
-    where = f"{counts}, {format_count(row['findings'], 'finding')}: {row['partitions']}"
-    labeled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
+    what, labeled = printable(row["what"]), _labeled(row)
+    if not view.has_findings:
+        yield from _fitted(row, what, labeled, [*_remedy(printable(remedy), view)], view)
+        return
+    yield from _wrapped(what, view)
     for label, text in labeled.items():
-        if text and view.has_findings:
-            yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view, hang=LABEL_WIDTH)
-        elif text:
-            yield _cut(label, text, view)
-    yield from _remedy(printable(remedy), view)
-    if view.has_findings:
-        yield from _findings(row, view)
+        yield from _wrapped(printable(f"{label:<{LABEL_WIDTH}}{text}"), view, hang=LABEL_WIDTH)
+    yield from _whole_remedy(printable(remedy), view)
+    yield from _findings(row, view)
+
+
+def _labeled(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return where an incident is, its impact and who is involved, as far as they are known."""
+    where = f"{_counts(row)}: {row['partitions']}"
+    labeled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
+    return {label: text for label, text in labeled.items() if text}
+
+
+def _counts(row: Mapping[str, Any]) -> str:
+    partitions, findings = row["partition_count"], row["findings"]
+    return f"{format_count(partitions, 'partition')}{_brokers(row)}, {format_count(findings, 'finding')}"
+
+
+def _fitted(
+    row: Mapping[str, Any], what: str, labeled: dict[str, str], commands: list[str], view: IncidentView
+) -> Iterator[str]:
+    """Yield the lines after the first one, shortened as far as needed so that all fit.
+
+    Args:
+        row: the incident.
+        what: what happened.
+        labeled: text by its label.
+        commands: lines of the remedy.
+        view: how to show the lines.
+    """
+    while view.height(commands) > view.most_lines - WHAT_LINES - 1:
+        longest = max(range(len(commands)), key=lambda index: cells(commands[index]))
+        commands[longest] = f"{commands[longest].partition(COMMAND)[0]}…"
+    room = view.most_lines - 1 - view.height(commands)
+    lines = [*_wrapped(what, view, view.what_lines)]
+    if len(lines) + len(labeled) > room:
+        # The first line of the incident has the time, and the sentence those who are involved.
+        what = what if row["since"] is None else what.replace(f", open since {format_time(row['since'])},", "")
+        if all(name in what for name in _names(row)):
+            labeled.pop("who", None)
+        if len(labeled) >= room:
+            parts = (_counts(row), labeled.get("impact"), labeled.get("who"), row["partitions"])
+            labeled = {"where": "; ".join(part.rstrip(".") for part in parts if part)}
+        lines = [*_wrapped(what, view, min(view.what_lines, room - len(labeled)))]
+    yield from lines
+    yield from (_cut(label, text, view) for label, text in labeled.items())
+    yield from commands
 
 
 def _brokers(row: Mapping[str, Any]) -> str:
@@ -112,17 +164,36 @@ def _who(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{'producer' if len(producers) == 1 else 'producers'} {', '.join(map(str, producers))}"
 
 
+def _names(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of those who are involved, as sentences have them."""
+    yield from (printable(repr(name)) for name in json.loads(row["transactional_ids"] or "[]"))
+    yield from (f"producer {producer}" for producer in json.loads(row["producer_ids"] or "[]"))
+
+
 def _remedy(remedy: str, view: IncidentView) -> Iterator[str]:
     """Yield the first command that checks and the first one that repairs, each on its own line and never broken."""
-    if view.has_findings and remedy:
-        yield from _wrapped(remedy, view)
     commands = BACKQUOTED.findall(remedy)
     if check := next(filter(is_check, commands), None):
         yield Line(f"{INDENT}{'check':<{LABEL_WIDTH}}{COMMAND}{check}", "command")
     if repair := next((command for command in commands if not is_check(command)), None):
         yield Line(f"{INDENT}{'do':<{LABEL_WIDTH}}{COMMAND}{repair}", "command")
-    elif not view.has_findings and (sentences := _without_check(remedy)):
+    elif sentences := _without_check(remedy):
         yield from _wrapped(f"{'do':<{LABEL_WIDTH}}{sentences}", view, view.what_lines - 1, LABEL_WIDTH)
+
+
+def _whole_remedy(remedy: str, view: IncidentView) -> Iterator[str]:
+    """Yield all sentences of a remedy, and each of its commands on its own line and never broken."""
+    label, shown = "", ""
+    pieces = [*advice_pieces(remedy)]
+    for index, (text, is_command) in enumerate(pieces):
+        following = text if is_command else next((text for text, is_next in pieces[index:] if is_next), "")
+        label = "check" if following and is_check(following) else "do"
+        start = f"{'' if label == shown else label:<{LABEL_WIDTH}}"
+        shown = label
+        if is_command:
+            yield Line(f"{INDENT}{start}{COMMAND}{text}", "command")
+        else:
+            yield from _wrapped(f"{start}{text}", view, hang=LABEL_WIDTH)
 
 
 def _without_check(remedy: str) -> str:
@@ -138,7 +209,7 @@ def _findings(row: Mapping[str, Any], view: IncidentView) -> Iterator[str]:
         place = "" if finding["topic"] is None else f" in {finding['topic']}-{finding['partition']}"
         broker = "" if finding["broker_id"] is None else f" on broker {finding['broker_id']}"
         text = f"{finding['severity']} {finding['code']}{place}{broker}: {finding['message']}"
-        yield from _wrapped(printable(f"- {text}"), view)
+        yield from _wrapped(printable(f"- {text}"), view, hang=len(INDENT))
     if more := row["findings"] - len(evidence[:MAX_FINDINGS]):
         yield f"{INDENT}… and {format_count(more, 'more finding')}, all in the table findings:"
         yield from view.screen.rest("--format", "ndjson") if view.all_findings is None else [view.all_findings]
@@ -173,10 +244,12 @@ def _wrapped(text: str, view: IncidentView, most: int | None = None, hang: int =
         hang: characters by which the lines after the first one are indented, below the text after a label.
     """
     room = max(view.width - len(INDENT), 1)
-    unbreakable = BACKQUOTED.sub(lambda match: match[0].replace(" ", "\xa0"), view.screen.in_zone(text))
-    unbreakable = UNBREAKABLE.sub("\xa0", unbreakable)
     lines = textwrap.wrap(
-        unbreakable, room, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * hang
+        unbroken(view.screen.in_zone(text)),
+        room,
+        break_long_words=False,
+        break_on_hyphens=False,
+        subsequent_indent=" " * hang,
     )
     if most is not None and len(lines) > most:
         lines[most - 1] = f"{_shortened(lines[most - 1], room - 2).removesuffix(' …')} …"

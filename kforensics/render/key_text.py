@@ -13,8 +13,16 @@ from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFi
 from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import FittedTable, TableColumn
-from kforensics.render.partition_text import missing_log_lines, partition_label, placed_details
+from kforensics.render.partition_text import (
+    FAULTY,
+    NO_LOG,
+    NOT_FAULTY,
+    add_missing_log,
+    partition_label,
+    placed_details,
+)
 from kforensics.render.ranked_text import RankedText
+from kforensics.render.screen import Screen
 
 COUNT_SOURCES = {
     CountSource.GIVEN: "as given",
@@ -56,8 +64,6 @@ PRODUCER_BATCH_HEADINGS = (
     TableColumn("in 10 ms", 9),
     TableColumn("in 100 ms", 8),
 )
-# The order of topics: a partition of theirs without a log, with findings, without.
-NO_LOG, WITH_FINDINGS, NO_FINDING = range(3)
 # Split keys and producers listed; the tables have all of them.
 MAX_LISTED = 10
 MAX_KEY_CHARACTERS = 60
@@ -67,10 +73,10 @@ LATEST_TIMESTAMP = 1 << 62
 def add_keys(text: RankedText, result: TopicKeyResult | MissingLog) -> None:
     """Add a topic, or a partition whose log is missing, to the text: what is wrong first."""
     if isinstance(result, MissingLog):
-        text.add((NO_LOG,), missing_log_lines(result))
+        add_missing_log(text, NO_LOG, result)
         return
     worst = max((placed.finding.severity for placed in result.placed), default=None)
-    text.add((NO_FINDING,) if worst is None else (WITH_FINDINGS, -worst), _topic_lines(result, text))
+    text.add((NOT_FAULTY,) if worst is None else (FAULTY, -worst), _topic_lines(result, text))
 
 
 def _topic_lines(result: TopicKeyResult, text: RankedText) -> Iterator[str]:
@@ -82,8 +88,8 @@ def _topic_lines(result: TopicKeyResult, text: RankedText) -> Iterator[str]:
     rows = result.rows["key_partitions"].only(*KEY_PARTITION_COLUMNS)
     partitions, producers = FittedTable(PARTITION_HEADINGS, screen), FittedTable(PRODUCER_BATCH_HEADINGS, screen)
     yield from partitions.lines(["" if value is None else str(value) for value in row] for row in rows)
-    yield from _split_keys(topic)
-    yield from _producers(result, producers)
+    yield from _split_keys(topic, screen)
+    yield from _producers(result, producers, screen)
     text.dropped |= {**partitions.dropped, **producers.dropped}
 
 
@@ -110,15 +116,27 @@ def _partitioner(fit: PartitionerFit) -> str:
     return f"{share} of keys match murmur2 ({chance} expected by chance): {partitioner}"
 
 
-def _split_keys(topic: TopicKeys) -> Iterator[str]:
+def _split_keys(topic: TopicKeys, screen: Screen) -> Iterator[str]:
+    """Yield the keys in two partitions by cause; a key with two causes is listed once."""
+    above: set[tuple[bytes | None, int, int]] = set()
     for cause in (SplitKeyCause.STRAY, SplitKeyCause.TOMBSTONE, SplitKeyCause.LATE, SplitKeyCause.GROWN):
         count = sum(row["keys"] for row in topic.pair_counts(cause))
         if count:
             yield f"  {format_count(count, 'key')} in two partitions: {SPLIT_CAUSES[cause]}"
-            listed = [key for key in topic.split_keys if key.cause is cause][:MAX_LISTED]
+            keys = [key for key in topic.split_keys if key.cause is cause]
+            listed = [key for key in keys if _identity(key) not in above][:MAX_LISTED]
             yield from (f"    {_split_key(key)}" for key in listed)
-            if count > MAX_LISTED:
-                yield f"    … and {count - MAX_LISTED:,} more; list all with --list keys and a --format of rows"
+            repeated = sum(_identity(key) in above for key in keys)
+            above.update(map(_identity, listed))
+            if repeated:
+                yield f"    {'the others' if listed else 'they'} are listed above"
+            if more := count - len(listed) - repeated:
+                yield f"    … and {more:,} more:"
+                yield from screen.rest("--list", "keys", "--format", "ndjson")
+
+
+def _identity(split: SplitKey) -> tuple[bytes | None, int, int]:
+    return split.key, split.first["partition"], split.second["partition"]
 
 
 def _split_key(split: SplitKey) -> str:
@@ -142,7 +160,7 @@ def _time(timestamp: int) -> str:
     return format_time(timestamp) if 0 <= timestamp < LATEST_TIMESTAMP else "no timestamp"
 
 
-def _producers(result: TopicKeyResult, table: FittedTable) -> Iterator[str]:
+def _producers(result: TopicKeyResult, table: FittedTable, screen: Screen) -> Iterator[str]:
     by_producer: dict[int, list[dict[str, Any]]] = {}
     rows = result.rows["producer_batches"]
     for values in rows:
@@ -154,7 +172,8 @@ def _producers(result: TopicKeyResult, table: FittedTable) -> Iterator[str]:
     yield from table.lines(_producer(producer_id, rows) for producer_id, rows in largest_first[:MAX_LISTED])
     if len(largest_first) > MAX_LISTED:
         more = format_count(len(largest_first) - MAX_LISTED, "more producer")
-        yield f"  … and {more}; list all with --list producers and a --format of rows"
+        yield f"  … and {more}:"
+        yield from screen.rest("--list", "producers", "--format", "ndjson")
 
 
 def _producer(producer_id: int, rows: list[dict[str, Any]]) -> tuple[str, ...]:

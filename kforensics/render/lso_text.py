@@ -17,7 +17,7 @@ from kforensics.forensics.partition.stable_offset import DatedBy, StableOffset
 from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
-from kforensics.render.partition_text import finding_details, missing_log_lines, partition_label, placed_details
+from kforensics.render.partition_text import add_missing_log, finding_details, partition_label, placed_details
 from kforensics.render.ranked_text import Rank, RankedText
 from kforensics.render.screen import Line, Screen
 
@@ -28,8 +28,8 @@ OTHERS = (
 )
 # Partitions listed that one transaction blocks.
 LISTED = 8
-# The order of partitions: without a log, blocked, with findings, not exact, at the log end.
-NO_LOG, BLOCKED, WITH_FINDINGS, NOT_EXACT, STABLE = range(5)
+# The order of partitions: blocked, with findings, without a log, not exact.
+BLOCKED, WITH_FINDINGS, NO_LOG, NOT_EXACT = range(4)
 
 
 # Cluster, producer id, producer epoch and transactional id.
@@ -95,8 +95,7 @@ class LsoText:
         """
         severe = tuple(filter(_is_shown, findings))
         if not state.partition.has_log:
-            missing = missing_log_lines(MissingLog.of(state, "LSO"), self.bootstrap_server)
-            self._ranked.add((NO_LOG,), missing)
+            add_missing_log(self._ranked, NO_LOG, MissingLog.of(state, "LSO"), self.bootstrap_server)
         elif stable.blocking_transaction is not None:
             transaction = stable.blocking_transaction
             producer = int(transaction["producer_id"]), int(transaction["producer_epoch"])
@@ -116,7 +115,7 @@ class LsoText:
             named = "" if transactional_id is None else f" ({printable(repr(transactional_id))})"
             producer = f"producer {producer_id}{named}, epoch {epoch}"
             lines = self._blocked_lines(producer, partitions)
-            self._ranked.add((BLOCKED, *partitions[0].rank), lines)
+            self._ranked.add((BLOCKED, *partitions[0].rank), lines, len(partitions))
         return self._ranked.parts()
 
     def close(self) -> None:
@@ -260,9 +259,6 @@ def _idle(milliseconds: int | None) -> str:
 
 def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str]:
     """Yield the steps of the last stable offset, one per line."""
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "LSO"))
-        return
     yield f"{_name(state)}: LSO by high watermark"
     yield HISTORY_FORMAT.format("from", "to", "LSO", "blocked by").rstrip()
     for row in rows:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.mirrors.mirror_ranges import SEVERITIES, MirrorRange, RangeKind
 from kforensics.forensics.mirrors.mirror_rows import MirrorComparison
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.ranked_text import RankedText
 from kforensics.render.screen import Line, Screen
 
-__all__ = ["mirror_lines"]
+__all__ = ["mirror_text"]
 
 # Ranges of one kind that are listed before the rest is counted.
 LISTED = 5
 INDENT = 11
 
 
-def mirror_lines(comparison: MirrorComparison, screen: Screen) -> Iterator[str]:
-    """Yield a comparison as text."""
+def mirror_text(comparisons: Iterable[MirrorComparison], screen: Screen) -> Iterator[bytes]:
+    """Yield comparisons as text, the worst first, and at its end the command that shows what was left out.
+
+    Args:
+        comparisons: the comparisons.
+        screen: where they are shown.
+    """
+    with closing(RankedText(screen, "nothing to compare")) as text:
+        for comparison in comparisons:
+            text.add((-comparison.severity,), _mirror_lines(comparison, text))
+        yield from text.parts()
+
+
+def _mirror_lines(comparison: MirrorComparison, text: RankedText) -> Iterator[str]:
+    screen = text.screen
     place, severity = comparison.place, comparison.severity
     name = f"{place.topic}-{place.partition} and its mirror {comparison.names.mirror}-{place.partition}"
     yield Line(printable(f"{name}: {comparison.verdict}"), severity if severity > Severity.INFO else "")
@@ -37,7 +52,7 @@ def mirror_lines(comparison: MirrorComparison, screen: Screen) -> Iterator[str]:
             yield Line(printable(line), _severity(each), INDENT)
     yield from _translations([each for each in listed if each.kind is RangeKind.COPIED])
     if not screen.shows_all:
-        yield from _left_out(counted)
+        yield from _left_out(counted, text)
     yield from _reservations(comparison)
 
 
@@ -45,10 +60,11 @@ def _severity(one: MirrorRange) -> Severity:
     return SEVERITIES.get(one.kind, Severity.INFO)
 
 
-def _left_out(counted: Mapping[RangeKind, int]) -> Iterator[str]:
+def _left_out(counted: Mapping[RangeKind, int], text: RankedText) -> Iterator[str]:
     more = [f"{count - LISTED:,} of {kind}" for kind, count in counted.items() if count > LISTED]
     if more:
-        yield Line(f"  … and more ranges: {', '.join(more)}; --all shows them", hang=4)
+        text.is_cut = True
+        yield Line(f"  … and more ranges: {', '.join(more)}", hang=4)
 
 
 def _what(one: MirrorRange) -> str:

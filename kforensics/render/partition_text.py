@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -56,6 +57,8 @@ NAMED_BEGINS = 3
 LISTED = 20
 # The views of duplicates in the order in which they are listed.
 VIEWS = ("committed", "raw")
+# The order of partitions: what is stuck, open or wrong is first.
+FAULTY, NO_LOG, NOT_FAULTY = range(3)
 # Where the text of a run of duplicates begins, after its level.
 RUN_HANG = 17
 # Where the details of a finding begin, after its severity.
@@ -79,6 +82,21 @@ def missing_log_lines(missing: MissingLog, bootstrap_server: str | None = None) 
     yield from finding_details(missing.place, missing.findings, bootstrap_server)
 
 
+def add_missing_log(text: RankedText, rank: int, missing: MissingLog, bootstrap_server: str | None = None) -> None:
+    """Add that the log of a partition is missing to a text, which says it once of all these partitions.
+
+    Args:
+        text: the text.
+        rank: the place of these partitions among the others.
+        missing: the partition.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+    """
+    worst = max((finding.severity for finding in missing.findings), default=0)
+    details = partial(finding_details, missing.place, missing.findings, bootstrap_server)
+    name = partition_label(missing.place, missing.folder)
+    text.add_alike((rank, -worst), f"{missing.unknown} unknown, the log is missing", name, details)
+
+
 def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
     state: PartitionState,
     rows: RowStream,
@@ -100,9 +118,6 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
         shown: the text that the lines are for.
         begins: when open ones began by their coordinators, in ms by first offset, if their records are older.
     """
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "transactions"))
-        return
     open_count = sum(1 for _ in still_open.only("outcome"))
     yield f"{_name(state)}: {format_count(count, 'transaction')}{f', {open_count:,} open' if open_count else ''}"
     if count:
@@ -179,9 +194,6 @@ def producer_lines(
         transactional_ids: of the producers, as far as they are known.
         shown: the text that the lines are for.
     """
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "producers"))
-        return
     yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
     if len(rows):
         producers = [dict(zip(rows.table.names, values, strict=True)) for values in rows]
@@ -212,9 +224,6 @@ def _producer_cells(producer: dict[str, Any], transactional_ids: Mapping[int, st
 
 def duplicate_lines(state: PartitionState, rows: RowStream, *, shown: RankedText) -> Iterator[str]:
     """Yield the duplicates within a partition, one run of records per line; those of read_committed consumers first."""
-    if not state.partition.has_log:
-        yield from missing_log_lines(MissingLog.of(state, "duplicates"))
-        return
     count, records = _run_totals(rows)
     runs = f" in {format_count(count, 'run')}" if count else ""
     yield f"{_name(state)}: {format_count(records, 'duplicate record')}{runs}"

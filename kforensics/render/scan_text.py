@@ -1,22 +1,28 @@
-"""Formats a summary of every partition: the worst first, with its contents, its costs and the codes of its findings."""
+"""Formats a summary of every partition, or the findings of every partition: the worst first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from operator import attrgetter
 from typing import Any
 
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_share, format_size
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.partition_text import partition_label
+from kforensics.render.partition_text import finding_lines, partition_label
 from kforensics.render.ranked_text import RankedText
 from kforensics.render.screen import Line, Screen
 
 # Where the name of a partition begins, after the verdict.
 INDENT = 10
+# Of many partitions, the worst ones whose findings are shown in full, and findings of a partition that are shown.
+IN_FULL, MAX_FINDINGS = 5, 10
+# What a partition that could not be read is sorted by: before every severity.
+UNREAD = -len(Severity) - 1
+AGREES = "indexes, snapshots and checkpoints agree with the log"
 
 
 def partition_summaries(results: Sequence[PartitionResult], screen: Screen) -> Iterator[bytes]:
@@ -37,7 +43,7 @@ def partition_summaries(results: Sequence[PartitionResult], screen: Screen) -> I
 
 def _summary_rank(result: PartitionResult) -> int:
     if result.why is not None:
-        return -len(Severity) - 1
+        return UNREAD
     return 0 if result.worst is None else -result.worst - 1
 
 
@@ -52,14 +58,74 @@ def _summary(result: PartitionResult) -> Iterator[str]:
     yield Line(f"          {_log_summary(row)}", hang=INDENT)
     if row["producers"]:
         yield Line(f"          {_transaction_summary(row)}", hang=INDENT)
+    if result.findings:
+        yield Line(f"          {_codes(result)}", hang=INDENT)
+    if result.replica_worst is not None:
+        yield f"          {result.replica_worst} in the comparison with other replicas: see kforensics audit"
+
+
+def _codes(result: PartitionResult) -> str:
+    """Return the codes of the findings of a partition, with their numbers."""
     codes = Counter[str]()
     for finding in result.findings:
         codes[finding.code.name] += finding.occurrences
-    if codes:
-        counts = ", ".join(f"{code} {count}" if count > 1 else code for code, count in codes.items())
-        yield Line(f"          {counts}", hang=INDENT)
-    if result.replica_worst is not None:
-        yield f"          {result.replica_worst} in the comparison with other replicas: see kforensics audit"
+    return ", ".join(f"{code} {count}" if count > 1 else code for code, count in codes.items())
+
+
+def partition_findings(
+    results: Sequence[PartitionResult], screen: Screen, *, bootstrap_server: str | None
+) -> Iterator[bytes]:
+    """Yield the findings of partitions, worst first, in full of the worst ones; those without any are counted.
+
+    Args:
+        results: the results.
+        screen: where they are shown.
+        bootstrap_server: addresses of brokers for the commands in remedies, None if unknown.
+    """
+    with closing(RankedText(screen, AGREES)) as text:
+        faulty = sorted((result for result in results if result.why or result.findings), key=_severity_rank)
+        in_full = len(faulty) if len(faulty) <= IN_FULL else screen.shown(IN_FULL)
+        for number, result in enumerate(faulty):
+            is_brief = in_full is not None and number >= in_full
+            lines = (
+                _brief(result)
+                if is_brief
+                else _findings(result, text, bootstrap_server, has_info=len(faulty) <= IN_FULL)
+            )
+            text.is_cut |= is_brief
+            text.add((_severity_rank(result), number), lines)
+        for result in results:
+            if not (result.why or result.findings):
+                text.add_quiet([f"{partition_label(result.place, result.folder)}: {AGREES}"])
+        yield from text.parts()
+
+
+def _severity_rank(result: PartitionResult) -> int:
+    return UNREAD if result.why is not None else -(result.worst or 0)
+
+
+def _brief(result: PartitionResult) -> Iterator[str]:
+    name = partition_label(result.place, result.folder)
+    if result.why is not None:
+        yield Line(f"{name}: not read: {printable(result.why)}")
+    else:
+        yield Line(f"{name}: {result.worst}: {_codes(result)}")
+
+
+def _findings(
+    result: PartitionResult, text: RankedText, bootstrap_server: str | None, *, has_info: bool
+) -> Iterator[str]:
+    """Yield the findings of a partition: without those that are no problem, if many partitions have worse ones."""
+    if result.why is not None:
+        yield from _brief(result)
+        return
+    worse = [finding for finding in result.findings if finding.severity > Severity.INFO]
+    findings = list(result.findings) if has_info or text.screen.shows_all else worse or list(result.findings)
+    shown = sorted(findings, key=attrgetter("severity"), reverse=True)[: text.screen.shown(MAX_FINDINGS)]
+    yield from finding_lines(result.place, result.folder, shown, bootstrap_server)
+    if left_out := len(result.findings) - len(shown):
+        text.is_cut = True
+        yield f"  … and {format_count(left_out, 'more finding')}"
 
 
 def _log_summary(row: dict[str, Any]) -> str:

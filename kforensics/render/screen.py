@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -110,6 +110,10 @@ class Screen:
         given = (words for words in self.command[1:] if not named.intersection(words[:1]))
         yield Line(f"  {COMMAND}{_command_line((*self.command[:1], options, *given))}", "command")
 
+    def with_words(self, shown: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Screen:
+        """Return the screen with other words of its command, by the function that returns them."""
+        return replace(self, command=tuple(map(shown, self.command)))
+
     def again(self, paths: Iterable[str]) -> str:
         """Return this command, with all its options, for some of its paths.
 
@@ -183,7 +187,7 @@ def wrapped(line: str, width: int) -> list[str]:
     if style in UNBROKEN:
         return [line]
     indent = _indent(line)
-    words = UNBREAKABLE.sub("\xa0", line[indent:]).split(" ")
+    words = unbroken(line[indent:]).split(" ")
     parts = [f"{' ' * indent}{words[0]}"]
     for word in words[1:]:
         fits_no_line = hang + cells(word) > width and cells(parts[-1]) < hang + LABEL
@@ -192,6 +196,11 @@ def wrapped(line: str, width: int) -> list[str]:
         else:
             parts.append(f"{' ' * hang}{word}")
     return [part.replace("\xa0", " ").rstrip() for part in parts]
+
+
+def unbroken(text: str) -> str:
+    """Return a text with hard spaces where it must not break: in times, sizes and commands between backquotes."""
+    return UNBREAKABLE.sub("\xa0", BACKQUOTED.sub(lambda match: match[0].replace(" ", "\xa0"), text))
 
 
 def cells(text: str) -> int:
@@ -223,17 +232,30 @@ def advice_lines(label: str, advice: str, indent: int) -> Iterator[Line]:
     """
     hang = indent + len(label) + 2
     start = f"{' ' * indent}{label}: "
+    for text, is_command in advice_pieces(advice):
+        if is_command:
+            yield Line(f"{' ' * hang}{COMMAND}{text}", "command")
+            start = " " * hang
+        else:
+            yield Line(f"{start}{text}", hang=hang)
+
+
+def advice_pieces(advice: str) -> Iterator[tuple[str, bool]]:
+    """Yield the sentences of a remedy and its commands, which are between backquotes, and whether each is a command.
+
+    Args:
+        advice: the remedy.
+    """
     pieces = BACKQUOTED.split(advice)
     for index, piece in enumerate(pieces):
         if index % 2:
-            yield Line(f"{' ' * hang}{COMMAND}{piece}", "command")
-            start = " " * hang
+            yield piece, True
             continue
         text = piece.strip() if index == 0 else piece.lstrip(".,;: ").rstrip()
         if index + 1 < len(pieces) and text:
             text = text.rstrip(",:") + ":"
         if text:
-            yield Line(f"{start}{text}", hang=hang)
+            yield text, False
 
 
 def _command_line(command: Iterable[tuple[str, ...]]) -> str:

@@ -167,6 +167,56 @@ def test_all_lists_every_partition(tmp_path: Path) -> None:
         assert sum(" on broker 1" in line for line in complete if not line.startswith(" ")) == 5, command
 
 
+@pytest.mark.parametrize("command", ["lso", "transactions", "producers", "scan", "verify"])
+def test_partitions_without_rows_are_one_line_and_the_only_one_is_named(command: str, tmp_path: Path) -> None:
+    for number in range(2):
+        forge(tmp_path, "plain @0-4 ts 1700000000000", partition=number)
+    (closing,) = run(command, "--quiet", *FORGED, tmp_path).lines
+    assert closing.startswith("2 partitions: ")
+    assert run(command, "--quiet", *FORGED, next(tmp_path.rglob("t-1"))).lines[0].count("t-1") == 1
+
+
+SHELL = re.compile(r" *(?:(?:check|do):? +)?\$ (.*)")
+# Samples and options of commands that show remedies.
+REMEDIES = [
+    *(("audit", *v, sample) for v in ((), ("-v",)) for sample in ("damaged/states", "producer-expiry")),
+    ("audit", "duplicates"),
+    *(("audit", "-v", sample) for sample in ("consume-transform-produce", "unclean-election")),
+    *(("lso", sample) for sample in ("damaged/batches", "deletion", "transactions-v2")),
+    *(("verify", sample) for sample in ("damaged/batches", "damaged/states")),
+    ("explain", "--topic", "hanging", "--partition", "0", "--offset", "3", "transactions-v2"),
+    ("explain", "--topic", "flipped-crc-bit", "--partition", "0", "--offset", "6", "damaged/batches"),
+]
+
+
+@pytest.mark.parametrize("words", REMEDIES, ids=" ".join)
+def test_no_command_in_text_is_broken(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands at a width are those of a screen without an end: a terminal copies them as one line."""
+    monkeypatch.chdir(ROOT)
+    *given, sample = words
+    commands: dict[int, set[str]] = {}
+    for width in (80, 100, 9_999):
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = run(*given, "--color", "never", "--as-of", AS_OF, Path("sample_logs") / sample).lines
+        assert [line for line in lines if line.count("`") % 2] == []
+        commands[width] = {match[1] for match in map(SHELL.fullmatch, lines) if match}
+        commands[width] |= {command for line in lines for command in re.findall("`([^`]*)`", line)}
+    endless = {command for command in commands.pop(9_999) if "--verbose" not in command}
+    assert endless or words[0] == "explain"  # which says what happened, not what to do
+    for width, shown in commands.items():
+        assert {command for command in shown if "--verbose" not in command} == endless, width
+
+
+def test_a_verbose_audit_states_each_command_of_a_remedy_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = run("audit", "-q", "-v", "--as-of", AS_OF, V2 / "hanging-0").text
+    assert "`" not in text
+    for part in text.split("\n\n")[1:]:
+        commands = [line.strip().removeprefix("check").removeprefix("do").strip() for line in part.splitlines()]
+        shown = [line for line in commands if line.startswith("$ ")]
+        assert len(shown) == len({*shown})
+
+
 def test_two_clusters_with_the_same_producer_id_have_two_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transactions of two clusters have nothing to do with each other, whatever their producer ids."""
     monkeypatch.chdir(ROOT)

@@ -19,7 +19,7 @@ from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, Partition
 from kforensics.parsers.files.discover import FoundFile, discover
 from tests.command import run
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRES = {"log-missing": "test_a_partition_whose_log_files_are_gone_is_found"}
@@ -127,6 +127,26 @@ def test_every_command_says_in_the_same_words_that_the_log_is_missing(command: s
     assert result.code == 1
     assert "0 transactions" not in result.text
     assert "log end" not in result.text
+
+
+@pytest.mark.parametrize("command", ["lso", "lso --history", "transactions", "producers", "duplicates"])
+def test_what_is_stuck_is_before_missing_logs_which_are_stated_once(command: str, tmp_path: Path) -> None:
+    twice = "D 1 0 0-4 @0-4; D 1 0 0-4 @5-9; "
+    for number in range(25):
+        forge(tmp_path, f"{twice}D 9 1 0-4 @10-14 T ts 1700000100000", topic="stuck", partition=number)
+        gone = forge(tmp_path, "D 1 0 0-4 @0-4", topic="gone", partition=number)
+        file_of(gone).rename(gone / "00000000000000000000.snapshot.bak")
+        (gone / "00000000000000000005.snapshot").write_bytes(b"")
+    lines = run(*command.split(), "--quiet", "--as-of", 1_700_009_000_000, tmp_path).lines
+    missing = [number for number, line in enumerate(lines) if "the log is missing" in line]
+    assert len(missing) == 1
+    assert lines[missing[0]].startswith("25 partitions: ")
+    assert lines[missing[0] + 1].endswith(" and 22 more")
+    assert sum("log-missing" in line for line in lines) == 1
+    assert max(number for number, line in enumerate(lines) if "stuck-" in line and "$" not in line) < missing[0]
+    assert any(line.startswith("  $ kforensics ") and " --all " in line for line in lines)
+    complete = run(*command.split(), "--quiet", "--all", "--as-of", 1_700_009_000_000, tmp_path).lines
+    assert sum("the log is missing" in line for line in complete) == 25
 
 
 @pytest.mark.parametrize("command", [command for command in QUESTIONS if command not in ("lso", "lso --at 3")])
