@@ -41,19 +41,20 @@ HANG = 4
 LISTED = 10_000
 
 
-def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, screen: Screen) -> DumpOutcome:
+def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Notify, screen: Screen) -> DumpOutcome:
     """List the damage of files.
 
     Args:
         request: what to read; the limit is one of ranges.
         out: binary stream to write to.
-        notify: takes the sentences about inputs that cannot be read.
+        notify: takes sentences for standard error.
+        warn: takes a sentence for each input that cannot be read.
         screen: where the lines are shown.
 
     Raises:
         UsageError: the options do not go together.
     """
-    outcome = DumpOutcome(quiet=True)
+    outcome = DumpOutcome(warn, quiet=True)
     damaged = _Damaged(LISTED if request.limit is None else request.limit)
 
     def on_damage(file: FoundFile, damage: Damage) -> None:
@@ -65,12 +66,11 @@ def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, screen: Sc
     files = files_by_table(request, selected_files(request, isolation_filter, notify, outcome))
     every = [file for part in files.values() for file in part]
     options = ReadOptions(records=True, selection=request.selection, budget=request.budget, stop=request.tool.log_end)
-    on_unreadable = partial(outcome.add_unreadable, notify=notify)
     kernels = partial(kernels_for, notify=None if request.quiet else notify)
-    with progress_meter(sum(file.size for file in every), show=request.progress) as meter:
+    with progress_meter(sum(file.size for file in every), show=request.progress, what="dump") as meter:
         for part in files.values():
             reader = FilesReader(
-                options, on_damage, on_unreadable, meter, isolation_filter, request.paths, RowLimit(None)
+                options, on_damage, outcome.add_unreadable, meter, isolation_filter, request.paths, RowLimit(None)
             )
             drain(reader.parts(part, tuple, kernels))
     sink = TextSink(out)

@@ -107,6 +107,7 @@ class DumpOutcome:
     """What went wrong in a dump.
 
     Attributes:
+        warn: takes a sentence for each input that cannot be read.
         unreadable: inputs that cannot be read.
         damaged: ranges of damage, except torn and unused tails.
         tails: torn and unused tails.
@@ -114,6 +115,7 @@ class DumpOutcome:
         without_records: whether records were left out of the copy.
     """
 
+    warn: Notify = field(compare=False)
     unreadable: int = 0
     damaged: int = 0
     tails: int = 0
@@ -145,9 +147,9 @@ class DumpOutcome:
             notify(f"{path}: the record at offset {offset} cannot be printed: {why}{end}")
         self.damaged += 1
 
-    def add_unreadable(self, error: InputError, notify: Notify) -> None:
+    def add_unreadable(self, error: InputError) -> None:
         """Count and report an input that cannot be read."""
-        notify(str(error))
+        self.warn(str(error))
         self.unreadable += 1
 
 
@@ -171,9 +173,9 @@ def selected_files(
     request: DumpRequest, isolation_filter: IsolationFilter | None, notify: Notify, outcome: DumpOutcome
 ) -> list[FoundFile]:
     """Return the files to dump: with filters, which select batches and records, only logs."""
-    files, outcome.unreadable = find_files(request.paths, notify)
+    files, outcome.unreadable = find_files(request.paths, outcome.warn)
     if not files and not outcome.unreadable:
-        notify(f"there is no file under {', '.join(request.paths)}")
+        outcome.warn(f"there is no file under {', '.join(request.paths)}")
         outcome.unreadable += 1
     if request.topics or request.numbers:
         from kforensics.analyses.topics import files_of_partitions  # few dumps select by them
@@ -187,17 +189,18 @@ def selected_files(
     return served_files(logs, request.paths, notify) if isolation_filter else logs
 
 
-def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
+def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Notify) -> DumpOutcome:
     """Print files as Kafka's tool does, but continue after damage, and report the damage of each file.
 
     Args:
         request: what to dump.
         out: standard output.
         notify: takes sentences for standard error.
+        warn: takes a sentence for each input that cannot be read.
     """
     from kforensics.kafka_dump.plain_run import PlainRun  # rows do not need it
 
-    outcome, sink = DumpOutcome(quiet=request.quiet), TextSink(out)
+    outcome, sink = DumpOutcome(warn, quiet=request.quiet), TextSink(out)
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
     files = selected_files(request, isolation_filter, notify, outcome)
     directory = os.getcwd()  # noqa: PTH109  # Java's user.dir, as text
@@ -205,16 +208,15 @@ def dump_text(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
     selection = isolation_filter.applied_to(request.selection) if isolation_filter else request.selection
     shown = request.tool, selection, request.budget, _decoders(request), request.limit
     run = PlainRun(*shown, directory, kernels, _payload_styles(request))
-    on_unreadable = partial(outcome.add_unreadable, notify=notify)
-    with progress_meter(sum(file.size for file in files), show=request.progress) as meter:
-        opened = open_files(files, selection, on_unreadable, meter, isolation_filter, named=request.paths)
+    with progress_meter(sum(file.size for file in files), show=request.progress, what="dump") as meter:
+        opened = open_files(files, selection, outcome.add_unreadable, meter, isolation_filter, named=request.paths)
         for file, source, start in opened:
             if run.finished:
                 break
             try:
                 _write_text(run.text(file, source, start), sink, partial(outcome.add_damage, file.path, notify=notify))
             except InputError as error:
-                on_unreadable(error)
+                outcome.add_unreadable(error)
     sink.flush()
     for line in run.summary():
         notify(line)
@@ -257,12 +259,12 @@ def _payload_styles(request: DumpRequest) -> PayloadStyles | None:
     return PayloadStyles(key, value)
 
 
-def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
+def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Notify) -> DumpOutcome:
     """Write files as rows of tables. The arguments are those of :func:`dump_text`."""
     from kforensics.parsers.tables.schemas import TABLES  # text does not need it
     from kforensics.render.writers import ColumnWriter, LineWriter, open_writer
 
-    outcome = DumpOutcome(quiet=request.quiet)
+    outcome = DumpOutcome(warn, quiet=request.quiet)
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
     by_table = files_by_table(request, selected_files(request, isolation_filter, notify, outcome))
     writer = open_writer(request.output_format, out)
@@ -275,13 +277,14 @@ def dump_rows(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutco
     records = request.table in ("records", "damage")
     options = ReadOptions(records, request.selection, request.budget, stop=request.tool.log_end)
     kernels = partial(kernels_for, notify=None if request.quiet else notify)
-    on_unreadable = partial(outcome.add_unreadable, notify=notify)
     with progress_meter(
-        sum(file.size for files in by_table.values() for file in files), show=request.progress
+        sum(file.size for files in by_table.values() for file in files), show=request.progress, what="dump"
     ) as meter:
         for name, files in by_table.items():
             limit = RowLimit(None if request.table == "damage" else request.limit)
-            reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter, request.paths, limit)
+            reader = FilesReader(
+                options, on_damage, outcome.add_unreadable, meter, isolation_filter, request.paths, limit
+            )
             table, convert = _output_table(request, name)
             if request.table == "damage":
                 drain(reader.parts(files, convert, kernels))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import IO
 
@@ -19,23 +18,22 @@ from kforensics.render.streams import TextSink, progress_meter
 __all__ = ["dump_formatted", "formatted_texts", "logs_of_formatter"]
 
 
-def dump_formatted(request: DumpRequest, out: IO[bytes], notify: Notify) -> DumpOutcome:
+def dump_formatted(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Notify) -> DumpOutcome:
     """Print records as a formatter of kafka-console-consumer does. The arguments are those of :func:`dump_text`.
 
     A record that the formatter cannot print ends the output of a style, as it ends the tool.
     """
-    outcome, sink = DumpOutcome(quiet=request.quiet), TextSink(out)
+    outcome, sink = DumpOutcome(warn, quiet=request.quiet), TextSink(out)
     isolation_filter = isolation_filter_of(request.isolation, notify, aborted=request.aborted)
     files = selected_files(request, isolation_filter, notify, outcome)
     files = logs_of_formatter(files, request.formatter or "", request.paths)
-    on_unreadable = partial(outcome.add_unreadable, notify=notify)
     options = ReadOptions(records=True, selection=request.selection, budget=request.budget, stop=request.tool.log_end)
 
     def on_damage(file: FoundFile, damage: Damage) -> None:
         outcome.add_damage(file.path, damage, notify)
 
-    with progress_meter(sum(file.size for file in files), show=request.progress) as meter:
-        reader = FilesReader(options, on_damage, on_unreadable, meter, isolation_filter, request.paths)
+    with progress_meter(sum(file.size for file in files), show=request.progress, what="dump") as meter:
+        reader = FilesReader(options, on_damage, outcome.add_unreadable, meter, isolation_filter, request.paths)
         texts = formatted_texts(reader, files, request.formatter or "", request.style)
         for path, offset, text in islice(texts, request.limit):
             if isinstance(text, str):

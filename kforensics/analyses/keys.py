@@ -66,6 +66,9 @@ def evaluate_topic_keys(
             left out of the copy.
     """
     groups = _by_topic(investigation.partitions, request.topics)
+    if not groups and not investigation.unreadable:
+        where = f"of {' or '.join(request.topics)}" if request.topics else "except of Kafka's internal topics"
+        raise UsageError(f"there is no partition {where}; name log directories or partition folders such as orders-0")
     _check_count(groups, request)
     refuse_without_records((one for partitions in groups.values() for one in partitions), "keys")
     metadata = topics_in((*investigation.partitions, *investigation.neighbors)) if groups else {}
@@ -92,9 +95,6 @@ def _by_topic(partitions: Sequence[Partition], topics: Sequence[str]) -> dict[To
         for partition in partitions
         if has_keys(partition.place) and is_selected(partition.place.topic, topics)
     ]
-    if not selected:
-        where = f"of {' or '.join(topics)}" if topics else "except of Kafka's internal topics"
-        raise UsageError(f"there is no partition {where}; name log directories or partition folders such as orders-0")
     ids: dict[str, set[str]] = {}
     for partition in selected:
         ids.setdefault(partition.place.topic or "", set()).update([partition.topic_id] if partition.topic_id else [])
@@ -108,7 +108,7 @@ def _by_topic(partitions: Sequence[Partition], topics: Sequence[str]) -> dict[To
 
 def _check_count(groups: dict[Topic, list[Partition]], request: KeysRequest) -> None:
     count = request.partition_count
-    if count is None:
+    if count is None or not groups:
         return
     if len(groups) > 1:
         names = ", ".join(sorted({name for name, _ in groups}))

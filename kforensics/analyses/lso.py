@@ -10,10 +10,57 @@ from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
+from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
+
+# An empty marker batch may be the reason why a transaction stays open.
+BLOCKING_COLLECTORS: tuple[Collector, ...] = (marker_batches.COLLECTOR,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blockage:
+    """What blocks the last stable offset of a partition, as its coordinators see it.
+
+    Attributes:
+        state: the partition, with the limits that follow from all settings that are known.
+        stable_in_log: the last stable offset, as the log alone shows it.
+        stable: the same, with the time at which the blocking transaction began by its coordinator.
+        findings: the findings on open transactions at the end of the log, and that the log is missing.
+        transactional_id: of the blocking transaction, None if unknown.
+    """
+
+    state: PartitionState
+    stable_in_log: StableOffset
+    stable: StableOffset
+    findings: tuple[Finding, ...]
+    transactional_id: str | None
+
+    @classmethod
+    def of(cls, state: PartitionState, context: Context, at: int | None = None) -> Blockage:
+        """Return what blocks the last stable offset.
+
+        Args:
+            state: the partition, read with BLOCKING_COLLECTORS.
+            context: what the coordinators of its cluster know.
+            at: the high watermark; None for the end of the log.
+        """
+        state = context.with_settings(state) if len(state.open_transactions) else state
+        in_log = stable = stable_offset(state, at)
+        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS))
+        blocking = stable.blocking_transaction
+        transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
+        if transactional_id is not None:
+            stable = stable.begun_at(state, begins_in(findings).get(int(blocking["first_offset"])))
+        return cls(
+            state=state,
+            stable_in_log=in_log,
+            stable=stable,
+            findings=findings,
+            transactional_id=transactional_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +77,10 @@ class LsoAnswer(PartitionAnswer):
     transactional_id: str | None = None
     cluster: str = ""
 
+    def in_document(self) -> tuple[tuple[Finding, ...], StableOffset | None]:
+        """Return the findings, and the last stable offset."""
+        return self.findings, self.stable
+
 
 @dataclass(frozen=True, slots=True)
 class LsoQuestion(Question[LsoAnswer]):
@@ -43,8 +94,7 @@ class LsoQuestion(Question[LsoAnswer]):
     at: int | None = None
     history: bool = False
     has_findings: ClassVar[bool] = True
-    # An empty marker batch may be the reason why a transaction stays open.
-    collectors: ClassVar[tuple[Collector, ...]] = (marker_batches.COLLECTOR,)
+    collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
     needs_settings: ClassVar[bool] = False  # only if a transaction is open
 
     @property
@@ -57,20 +107,14 @@ class LsoQuestion(Question[LsoAnswer]):
         missing = tuple(missing_logs.findings(state))
         if self.history:
             return LsoAnswer(rows=TransactionTables.of(state).history(), findings=missing, state=state, stable=None)
-        state = context.with_settings(state) if len(state.open_transactions) else state
-        stable = stable_offset(state, self.at)
-        rows = lso_rows(state, stable)  # as an audit has them, whose partitions are evaluated without coordinators
-        revised = context.revised(state, findings_of(state, BLOCKING_CHECKS))
-        findings = revised if self.at is None else missing
-        blocking = stable.blocking_transaction
-        transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
-        if transactional_id is not None:
-            stable = stable.begun_at(state, begins_in(revised).get(int(blocking["first_offset"])))
+        blockage = Blockage.of(state, context, self.at)
+        is_blocked, state = blockage.stable.blocking_transaction is not None, blockage.state
         return LsoAnswer(
-            rows=rows,
-            findings=findings,
+            # As an audit has them, whose partitions are evaluated without coordinators.
+            rows=lso_rows(state, blockage.stable_in_log),
+            findings=blockage.findings if self.at is None else missing,
             state=state,
-            stable=stable,
-            transactional_id=transactional_id,
-            cluster="" if blocking is None else context.investigation.clusters.name_of(state.partition),
+            stable=blockage.stable,
+            transactional_id=blockage.transactional_id,
+            cluster=context.investigation.clusters.name_of(state.partition) if is_blocked else "",
         )

@@ -27,6 +27,7 @@ from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition, partitions_of
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.source import file_name
+from kforensics.render.streams import watched, watcher
 
 __all__ = ["MirrorRequest", "compare_mirrors"]
 
@@ -88,7 +89,9 @@ class _Side:
 
 
 def compare_mirrors(request: MirrorRequest, notify: Notify, on_unreadable: OnUnreadable) -> Iterator[MirrorComparison]:
-    """Yield the comparison of each partition with its mirror, by topic and partition.
+    """Return the comparison of each partition with its mirror, by topic and partition, as each is made.
+
+    What is wrong with the request is raised at once, before a caller begins to write.
 
     Args:
         request: what to compare.
@@ -102,19 +105,35 @@ def compare_mirrors(request: MirrorRequest, notify: Notify, on_unreadable: OnUnr
     if source.is_complete:
         check_topics(request.topics, source.topics)
     rules = Rules(max(source.as_of_ms, target.as_of_ms), is_assumed=True)
-    pairs = _pairs(request, source, target)
+    compared = [
+        (names, number, log, target.logs.get((names.mirror, number)))
+        for names in _pairs(request, source, target)
+        for (topic, number), log in sorted(source.logs.items(), key=lambda item: item[0])
+        if topic == names.topic and is_numbered(number, request.numbers)
+    ]
+    return _comparisons(source, target, rules, compared, on_unreadable)
+
+
+def _comparisons(
+    source: _Side,
+    target: _Side,
+    rules: Rules,
+    compared: Sequence[tuple[MirroredTopic, int, Partition, Partition | None]],
+    on_unreadable: OnUnreadable,
+) -> Iterator[MirrorComparison]:
+    meter = watcher()
+    meter.expect({each.folder: each.size for _, _, *logs in compared for each in logs if each is not None})
     groups = _group_records(source, target, rules, on_unreadable)
-    for names in pairs:
-        for (topic, number), log in sorted(source.logs.items(), key=lambda item: item[0]):
-            if topic != names.topic or not is_numbered(number, request.numbers):
-                continue
-            mirror = target.logs.get((names.mirror, number))
-            try:
-                syncs = _syncs(source.logs, target.logs, names, number) if mirror else ()
-                logs = match_logs(log, mirror, rules) if mirror else None
-                yield comparison_of(log.place, names, logs, syncs, groups.offsets_of(names, number))
-            except InputError as error:
-                on_unreadable(error)
+    for names, number, log, mirror in compared:
+        try:
+            syncs = _syncs(source.logs, target.logs, names, number) if mirror else ()
+            logs = match_logs(log, mirror, rules) if mirror else None
+            yield comparison_of(log.place, names, logs, syncs, groups.offsets_of(names, number))
+        except InputError as error:
+            on_unreadable(error)
+        for each in (log, mirror):
+            if each is not None:
+                meter.finish(each.folder)
 
 
 def _side(path: str, notify: Notify) -> _Side:
@@ -175,20 +194,19 @@ def _syncs(source: LogsByName, target: LogsByName, names: MirroredTopic, number:
 def _group_records(source: _Side, target: _Side, rules: Rules, on_unreadable: OnUnreadable) -> GroupRecords:
     """Return what both clusters show of the offsets of groups, without partitions that cannot be read."""
     checkpoints: CheckpointsInForce | None = None
-    for (topic, _), log in sorted(target.logs.items(), key=lambda item: item[0]):
-        if checkpoint_alias(topic) is not None:
-            try:
-                checkpoints = {**(checkpoints or {}), **read_checkpoints(log)}
-            except InputError as error:
-                on_unreadable(error)
+    logs = sorted(target.logs.items(), key=lambda item: item[0])
+    for log in watched([log for (topic, _), log in logs if checkpoint_alias(topic) is not None]):
+        try:
+            checkpoints = {**(checkpoints or {}), **read_checkpoints(log)}
+        except InputError as error:
+            on_unreadable(error)
     committed, own = (tuple(_commits(side, rules, on_unreadable)) for side in (source, target))
     return GroupRecords(committed, own, checkpoints)
 
 
 def _commits(side: _Side, rules: Rules, on_unreadable: OnUnreadable) -> Iterator[Commits]:
-    for (topic, _), log in side.logs.items():
-        if topic == CONSUMER_OFFSETS:
-            try:
-                yield commits_of(examine(log, rules))
-            except InputError as error:
-                on_unreadable(error)
+    for log in watched([log for (topic, _), log in side.logs.items() if topic == CONSUMER_OFFSETS]):
+        try:
+            yield commits_of(examine(log, rules))
+        except InputError as error:
+            on_unreadable(error)

@@ -33,6 +33,7 @@ from kforensics.forensics.partition.partition_files import (
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
+from kforensics.render.streams import watcher
 
 if TYPE_CHECKING:
     from kforensics.forensics.audit.cluster_membership import Clusters
@@ -200,8 +201,10 @@ def investigate(  # noqa: PLR0913  # what a user can say
             log_dirs = {partition.place.log_dir for partition in found}
             yield from partitions_around(log_dirs, {partition.folder for partition in found})
 
+    meter = watcher()
     known = KnownSettings(rules, tuple(settings), showing)
-    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known)
+    progress = meter if meter.is_shown else None
+    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, progress)
 
 
 def _selected(found: Sequence[Partition], topics: Sequence[str], numbers: Sequence[range]) -> list[Partition]:

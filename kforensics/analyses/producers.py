@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from kforensics.analyses.context import Context
+from kforensics.analyses.lso import BLOCKING_COLLECTORS, Blockage
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
 from kforensics.forensics.checks.partition import missing_logs
+from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.examine import producers_below
+from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import ProducerTable
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import StableOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +27,19 @@ class ProducersAnswer(PartitionAnswer):
     Attributes:
         rows: rows of the table.
         context: what the coordinators of its cluster know.
+        is_at_end: whether they are the producers at the end of the log.
     """
 
     rows: Rows
     context: Context
+    is_at_end: bool = True
+
+    def in_document(self) -> tuple[tuple[Finding, ...], StableOffset | None]:
+        """Return the findings of ``lso`` on the partition, which do not decide the exit code."""
+        if not self.is_at_end:
+            return self.findings, None
+        blockage = Blockage.of(self.state, self.context)
+        return blockage.findings, blockage.stable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,7 @@ class ProducersQuestion(Question[ProducersAnswer]):
     at: int | None = None
     since: Since | None = None
     table: str = field(default="producers", init=False)
+    collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
 
     def answer(self, state: PartitionState, context: Context) -> ProducersAnswer:
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
@@ -49,4 +64,5 @@ class ProducersQuestion(Question[ProducersAnswer]):
             is_recent = producers["last_timestamp"] >= self.since.ms(state.rules.as_of_ms)
             producers = ProducerStates(producers[is_recent])
         rows = ProducerTable.of(state, producers, offset).rows()
-        return ProducersAnswer(rows=rows, findings=tuple(missing_logs.findings(state)), state=state, context=context)
+        missing = tuple(missing_logs.findings(state))
+        return ProducersAnswer(rows=rows, findings=missing, state=state, context=context, is_at_end=self.at is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from kforensics.analyses.context import Context
 from kforensics.analyses.partitions import Investigation, OnUnreadable
@@ -14,6 +14,9 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.log.log_rows import Place
+
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.stable_offset import StableOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,10 @@ class Answer:
     def place(self) -> Place:
         """Where the findings are."""
         raise NotImplementedError
+
+    def in_document(self) -> tuple[tuple[Finding, ...], StableOffset | None]:
+        """Return the findings that a JSON document has beside the rows, and the last stable offset if it is known."""
+        return self.findings, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

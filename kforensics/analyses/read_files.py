@@ -19,7 +19,7 @@ from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelLoader, KernelPolicy
 from kforensics.parsers.log.selection import Selection, start_position
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit, detect_log, file_rows
-from kforensics.render.streams import MeteredSource, ProgressMeter
+from kforensics.render.streams import MeteredSource, OtherWork, ProgressMeter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,7 @@ class FilesReader:
     options: ReadOptions
     on_damage: Callable[[FoundFile, Damage], None]
     on_unreadable: Callable[[InputError], None]
-    meter: ProgressMeter | None = None
+    meter: ProgressMeter | OtherWork | None = None
     isolation_filter: IsolationFilter | None = None
     named: Collection[str] = ()
     limit: RowLimit = field(default_factory=RowLimit)
@@ -177,7 +177,7 @@ def open_files(  # noqa: PLR0913  # what selects, reports and shows progress
     files: list[FoundFile],
     selection: Selection,
     on_unreadable: Callable[[InputError], None],
-    meter: ProgressMeter | None,
+    meter: ProgressMeter | OtherWork | None,
     isolation_filter: IsolationFilter | None = None,
     *,
     named: Collection[str] = (),

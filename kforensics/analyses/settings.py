@@ -27,6 +27,7 @@ from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADA
 from kforensics.parsers.files.meta_properties import Property, read_properties
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
+from kforensics.render.streams import watched
 
 if TYPE_CHECKING:
     from kforensics.analyses.partitions import Investigation
@@ -211,7 +212,7 @@ def _rules_of(
     from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import
     from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 
-    evidence = (setting_evidence(partition, rules.as_of_ms) for partition in candidates)
+    evidence = (setting_evidence(partition, rules.as_of_ms) for partition in watched(candidates))
     members = [PartitionMembership.of(partition) for partition in partitions]
     clusters = Clusters.of_members(members)
     return rules_by_evidence(rules, given, (one for one in evidence if one is not None), members, clusters)

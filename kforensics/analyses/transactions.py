@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from kforensics.analyses.context import Context
+from kforensics.analyses.lso import BLOCKING_COLLECTORS, Blockage
 from kforensics.analyses.partitions import Investigation, OnUnreadable
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.analyses.times import Since
@@ -17,11 +18,14 @@ from kforensics.analyses.topics import is_numbered, is_selected
 from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort
+from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, durations, has_duration
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import StableOffset
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -62,6 +66,11 @@ class TransactionsAnswer(PartitionAnswer):
     count: int
     context: Context
 
+    def in_document(self) -> tuple[tuple[Finding, ...], StableOffset | None]:
+        """Return the findings of ``lso`` on the partition, which do not decide the exit code."""
+        blockage = Blockage.of(self.state, self.context)
+        return blockage.findings, blockage.stable
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionsQuestion(Question[TransactionsAnswer]):
@@ -85,6 +94,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
     since: Since | None = None
     table: str = field(default="transactions", init=False)
     needs_settings: ClassVar[bool] = False
+    collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
 
     def __post_init__(self) -> None:
         for state in self.states:

@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kforensics.analyses.audit import AUDITED, STORED, AuditRequest, Stages, audit_results, run_audit, without_secrets
+from kforensics.analyses.audit import (
+    AUDITED,
+    STORED,
+    AuditRequest,
+    Stages,
+    audit_results,
+    audit_size,
+    run_audit,
+    without_secrets,
+)
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.api.partition_questions import Paths, investigation_of, path_names, streamed_rows
@@ -20,6 +30,7 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.parsers.tables.arrow import table_of_parts
 from kforensics.render.markup import Markup, element
+from kforensics.render.streams import watcher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +136,8 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
         command=without_secrets(sys.argv),
         previous=None if previous is None else os.fspath(previous),
     )
-    results = run_audit(investigation, request, ignore, Stages())
+    work = watcher().other_work(audit_size(investigation, request))
+    results = run_audit(replace(investigation, progress=None), request, work.advance, Stages())
     if store is None:
         return _audit_in_memory(results)
     for _ in results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from kforensics.parsers.tables.file_rows import ReadOptions, damage_rows, table_
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.render.markup import Markup, element
 from kforensics.render.payloads import RowConverter, row_converter
+from kforensics.render.streams import watcher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,6 +251,7 @@ class Dump:
 
     def _parts(self, name: str, damaged: list[tuple[FoundFile, Damage]]) -> tuple[Table, ArrowParts]:
         reader, files, converter = self._reader(name, damaged)
+        reader = replace(reader, meter=watcher().other_work(sum(file.size for file in files)))
         return converter.table, reader.parts(files, converter, kernels_for)
 
     def _reader(

@@ -9,28 +9,26 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from kforensics.cli.command import (
+from kforensics.cli.command import CONFIG_IN_FOLDER, FOUND_CONFIG, WITH_DEFAULTS, CommandGroup
+from kforensics.cli.messages import (
     CLEAN,
-    CONFIG_IN_FOLDER,
-    FINDINGS,
-    FOUND_CONFIG,
+    ERRORS_ARE_JSON,
     INTERRUPTED,
     LOG_FORMAT,
-    UNREADABLE,
-    USAGE,
-    WITH_DEFAULTS,
-    CommandGroup,
     discard_output,
-    notify,
+    exit_code_of,
+    format_among,
+    notify_error,
+    set_error_format,
 )
-from kforensics.errors import EngineError, InputError, KforensicsError, OutputClosedError, UsageError
+from kforensics.errors import KforensicsError, OutputClosedError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -60,6 +58,8 @@ COMMANDS = (
 
 
 ABOUT_COMPLETION = ("-h", "--help", "--install-completion", "--show-completion")
+# What typer raises if the command line is wrong: an error of click, or of the copy of it in newer releases.
+WRONG_ARGUMENTS: Any = typer.BadParameter.__base__
 # They end a command as Ctrl-C does; a shell reports 128 and their number.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -85,6 +85,31 @@ class _LazyGroup(CommandGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _LazyCommands()  # type: ignore[assignment]  # typer only reads it
+
+    def make_context(self, *given: Any, **settings: Any) -> Any:
+        """Return the context of the command line."""
+        with _arguments_refused():
+            return super().make_context(*given, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        with _arguments_refused():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _arguments_refused() -> Iterator[None]:
+    """Raise our own error for arguments that typer refuses if errors are JSON; otherwise typer shows its own.
+
+    Raises:
+        UsageError: typer refuses them.
+    """
+    try:
+        yield
+    except WRONG_ARGUMENTS as error:
+        if not ERRORS_ARE_JSON[-1]:
+            raise
+        raise UsageError(error.format_message()) from error
 
 
 def _is_about_completion() -> bool:
@@ -147,6 +172,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     _reopen_closed_streams()
     LOG_FORMAT[:] = ["text"]
+    set_error_format(format_among(sys.argv))
     os.environ.pop("KFORENSICS_UNPACKED", None)  # of the archives of another command, which may have started this one
     try:
         with _ended_by_signals():
@@ -156,15 +182,11 @@ def main() -> None:
     except OutputClosedError:
         discard_output()
         sys.exit(CLEAN)
-    except UsageError as error:
-        _fail(error, USAGE)
-    except (InputError, EngineError) as error:
-        _fail(error, UNREADABLE)
     except KforensicsError as error:
-        _fail(error, FINDINGS)
+        _fail(error)
     except OSError as error:  # of a file that is not evidence, or of standard output when it shows help
         where = error.filename or "standard output or a temporary file"
-        _fail(UsageError(f"cannot write {where}: {error.strerror or error}; make room, or choose another place"), USAGE)
+        _fail(UsageError(f"cannot write {where}: {error.strerror or error}; make room, or choose another place"))
     finally:
         gc.enable()
 
@@ -208,25 +230,8 @@ def _reopen_closed_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace"))
 
 
-def _fail(error: KforensicsError, code: int) -> None:
+def _fail(error: KforensicsError) -> None:
     discard_output()
-    if _wants_json(sys.argv):
-        import json  # most errors are sentences
-
-        from kforensics.render.formats import OUTPUT_SCHEMA
-
-        kind = {USAGE: "usage", UNREADABLE: "unreadable"}.get(code, "other")
-        document = {"schema": OUTPUT_SCHEMA, "error": {"kind": kind, "message": str(error), "exit_code": code}}
-        with suppress(OSError):
-            sys.stderr.write(f"{json.dumps(document)}\n")
-    else:
-        notify(f"kforensics: {error}")
+    code = exit_code_of(error)
+    notify_error(error, code, "kforensics: ")
     sys.exit(code)
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    """Return whether results are JSON, as far as arguments show that may be wrong."""
-    following = zip(arguments, [*arguments, ""][1:], strict=False)
-    given = [value for name, value in following if name == "--format"]
-    given += [name.removeprefix("--format=") for name in arguments if name.startswith("--format=")]
-    return bool(given) and given[-1].lower() in ("json", "ndjson")

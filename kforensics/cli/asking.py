@@ -128,8 +128,9 @@ class DocumentFindings:
 def _with_findings_beside(answers: Iterable[AnswerT], document_findings: DocumentFindings) -> Iterator[AnswerT]:
     """Yield answers, and add their findings to what a document has beside their rows."""
     for answer in answers:
-        if answer.findings:
-            document_findings.add(answer.place, answer.findings, getattr(answer, "stable", None))
+        findings, stable = answer.in_document()
+        if findings:
+            document_findings.add(answer.place, findings, stable)
         yield answer
 
 

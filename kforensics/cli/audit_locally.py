@@ -10,8 +10,8 @@ from pathlib import Path
 from kforensics.analyses.audit import AuditRequest, Stages, run_audit
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.topics import similar
-from kforensics.cli.command import notify
 from kforensics.cli.evaluating import audit_meter, selected_results, watch_partitions
+from kforensics.cli.messages import notify
 from kforensics.cli.partition_options import ExitStatus, PartitionOptions
 from kforensics.cli.writing import write_report_lines, write_tables
 from kforensics.errors import UsageError
@@ -42,6 +42,8 @@ def audit_locally(
     options.refuse("an audit shows nothing that has", "since")
     selection = options.selected_findings()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
+    if request.redaction is not None:
+        brokers = request.redaction.addresses(brokers)
     tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
@@ -61,6 +63,8 @@ def audit_locally(
                     kept.append(result.for_brokers(brokers))
     for name, seconds in stages.seconds.items():
         options.report_time(name, seconds)
+    if request.redaction is not None:
+        view = replace(view, screen=view.screen.with_words(request.redaction.words))
     with options.stage("report written"), open_output(None) as out:
         if output_format is Format.TEXT:
             write_report_lines(report.lines(brokers, view), out, view)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kforensics.analyses.partitions import as_of_notes
-from kforensics.cli.command import notify
+from kforensics.cli.messages import notify, notify_unreadable
 from kforensics.cli.partition_options import ExitStatus, PartitionOptions, clock_sentence, settings_sentence
 from kforensics.cli.writing import write_report_lines
 from kforensics.errors import UsageError
@@ -147,9 +147,9 @@ def _properties(spark_options: SparkOptions) -> dict[str, str]:
 
 def _notify_unreadable(plan: Plan) -> None:
     for path in plan.named:
-        notify(f"cannot read {path.path}: {path.why}")
+        notify_unreadable(f"cannot read {path.path}: {path.why}")
     if more := plan.unreadable - len(plan.named):
-        notify(f"… and {more:,} more that cannot be read")
+        notify_unreadable(f"… and {more:,} more that cannot be read")
 
 
 def _evidence(plan: Plan, request: SparkRequest) -> Iterator[str]:
@@ -177,5 +177,5 @@ def _all_findings(screen: Screen, store: str | None) -> Line:
 def _write_report(report: AuditReport, bootstrap_server: str | None, view: IncidentView) -> None:
     with open_output(None) as out:
         for partition in report.unread:
-            notify(f"{partition.why}; the other partitions are analyzed anyway")
+            notify_unreadable(f"{partition.why}; the other partitions are analyzed anyway")
         write_report_lines(report.lines(bootstrap_server, view), out, view)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import CLEAN, OUTPUT, UNREADABLE, Command, Config, NoConfig, Progress, Quiet, epilog, notify
+from kforensics.cli.command import OUTPUT, Command, Config, NoConfig, Progress, Quiet, epilog
+from kforensics.cli.messages import CLEAN, UNREADABLE, notify, notify_unreadable
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -62,7 +63,7 @@ def collect(  # long: one parameter per option
         advance = meter.advance if meter else lambda _: None
         collection = collect_files(files, str(output), advance, metadata_only=metadata_only)
     for path in collection.unreadable:
-        notify(f"cannot copy {path.path}: {path.why}")
+        notify_unreadable(f"cannot copy {path.path}: {path.why}")
     if not quiet:
         notify(collection.sentence)
     raise typer.Exit(UNREADABLE if collection.unreadable else CLEAN)

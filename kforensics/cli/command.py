@@ -10,16 +10,16 @@ them is not plain, such as a negative number or a file that cannot be read, type
 import inspect
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TextIO, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from kforensics.cli.messages import LOG_FORMAT, discard_output, notify, set_error_format
 
 # The panels of the help, and the options that several commands share.
 SELECTION, OUTPUT, EXECUTION = "Selection", "Output", "Execution"
@@ -165,9 +165,6 @@ Processes = Annotated[
 ]
 
 
-# How sentences are written; the last one counts.
-LOG_FORMAT = ["text"]
-CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # Every integer with so many digits fits 64 bits.
 MAX_DIGITS = 18
 # What a plain value may not be.
@@ -309,6 +306,7 @@ class Command(_PrintedHelp, TyperCommand):
         if path is None:
             return super().invoke(ctx)
         with ctx.meta[WITH_DEFAULTS](ctx, path, ctx.meta[GIVEN_PARAMETERS]):
+            set_error_format(ctx.params.get("output_format"))
             return super().invoke(ctx)
 
 
@@ -323,43 +321,10 @@ class CommandGroup(_PrintedHelp, TyperGroup):
         return option
 
 
-def notify(sentence: str) -> None:
-    """Write a sentence to standard error. If nothing can be written there, results are written all the same."""
-    from kforensics.parsers.format.text_encoding import printable  # help has no sentences
-
-    line = printable(sentence)
-    if LOG_FORMAT[-1] == "json":
-        import json  # text does not need it, nor the version
-
-        from kforensics.render.formats import OUTPUT_SCHEMA
-
-        now = time.time_ns() // 1_000_000
-        line = json.dumps({"schema": OUTPUT_SCHEMA, "time_ms": now, "message": sentence})
-    try:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    except OSError:
-        _redirect_to_null(sys.stderr)  # what it has buffered would fail again at the end
-
-
 def epilog(*examples: str, failure: str = "findings") -> str:
     """Return the end of a command's help: examples, and what the exit codes mean."""
     lines = "\n".join(f"  kforensics {example}" for example in examples)
     return f"Examples:\n{lines}\n\nExit code: 0 clean, 1 {failure}, 2 usage error, 3 unreadable input."
-
-
-def discard_output() -> None:
-    """Redirect standard streams that were closed to ``/dev/null``, so that the interpreter's last flush succeeds."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-            continue
-        _redirect_to_null(stream)
-
-
-def _redirect_to_null(stream: TextIO) -> None:
-    with suppress(OSError):  # a stream in memory has no descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _plain_values(annotations: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 from kforensics.analyses.settings import given_settings
 from kforensics.analyses.topics import similar
-from kforensics.cli.command import CONFIG_IN_FOLDER, EXECUTION, OUTPUT, notify
+from kforensics.cli.command import CONFIG_IN_FOLDER, EXECUTION, OUTPUT
+from kforensics.cli.messages import notify
 from kforensics.errors import UsageError
 from kforensics.forensics.core.broker_settings import GIVEN_BY_FILE, Setting, validated
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kforensics.analyses.dump import DumpOutcome, DumpRequest, dump_rows, dump_text, imitate
 from kforensics.analyses.filters import Isolation
-from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, notify
+from kforensics.cli.messages import CLEAN, FINDINGS, UNREADABLE, notify, notify_unreadable
 from kforensics.errors import UsageError
 from kforensics.kafka_dump.styles import STYLES
 from kforensics.kafka_dump.tool_options import ToolOptions
@@ -73,7 +73,7 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
         if request.formatter is not None:
             from kforensics.analyses.formatted_records import dump_formatted  # few dumps need it
 
-            return _exit_code(dump_formatted(request, out, notify), fail_on)
+            return _exit_code(dump_formatted(request, out, notify, notify_unreadable), fail_on)
         if request.style:
             sys.stdout.flush()
             return imitate(request, out, guard_stream(sys.stderr))
@@ -81,9 +81,10 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
             from kforensics.analyses.damage_text import dump_damage  # few dumps need it
             from kforensics.render.screen import Screen
 
-            return _exit_code(dump_damage(request, out, notify, Screen.of(is_file=output is not None)), fail_on)
+            screen = Screen.of(is_file=output is not None)
+            return _exit_code(dump_damage(request, out, notify, notify_unreadable, screen), fail_on)
         run = dump_text if request.output_format is Format.TEXT else dump_rows
-        return _exit_code(run(request, out, notify), fail_on)
+        return _exit_code(run(request, out, notify, notify_unreadable), fail_on)
 
 
 def _exit_code(outcome: DumpOutcome, fail_on: DumpFailOn) -> int:

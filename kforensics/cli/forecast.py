@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 # There is nothing to select by, and no time of evaluation: it is about the files as they are.
 LEFT_OUT = (
     *("topic", "partitions", "min_severity", "codes", "since", "tz", "as_of", "alone", "settings"),
-    *("server_properties", "bootstrap_server", "progress", "verbose"),
+    *("server_properties", "bootstrap_server", "verbose"),
 )
 
 
@@ -50,16 +50,18 @@ def forecast(
     from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows, worst_severity_of
     from kforensics.render.forecast_text import forecast_lines
     from kforensics.render.output import check_output
+    from kforensics.render.streams import progress_meter, watching
 
     paths, to_format, severity = tuple(options.paths or ()), options.format(), options.severity()
     if not paths:
         raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
     check_output(options.output, paths)
     status = ExitStatus()
-    if elect:
-        _elect(options, paths, release, status)
-        raise typer.Exit(status.code(severity))
-    forecasts = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
+    with progress_meter(0, show=options.shows_progress, what=options.command_name) as meter, watching(meter):
+        if elect:
+            _elect(options, paths, release, status)
+            raise typer.Exit(status.code(severity))
+        forecasts = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
     text = partial(forecast_lines, screen=options.screen())
     write_results(forecasts, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
     raise typer.Exit(status.code(severity))
@@ -74,5 +76,5 @@ def _elect(options: "PartitionOptions", paths: tuple[str, ...], release: str | N
 
     if release is not None:
         raise UsageError("--elect is about elections, not about a start; leave --release out")
-    replicas = list(forecast_elections(paths, status.add_unreadable))
+    replicas = list(forecast_elections(paths, status.add_unlisted))
     write_results(replicas, options.format(), options, text=candidate_lines, table=ELECTIONS, rows=candidate_rows)

@@ -2,7 +2,6 @@
 
 # No postponed annotations, see ``command``.
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,7 @@ app = typer.Typer(add_completion=False)
 # It is about the records of two clusters, which need no time of evaluation and no settings.
 LEFT_OUT = (
     *("min_severity", "codes", "since", "tz", "as_of", "alone", "settings", "server_properties", "bootstrap_server"),
-    *("progress", "verbose"),
+    "verbose",
 )
 
 
@@ -36,18 +35,25 @@ def mirror(
 ) -> None:
     """Compare topics with their mirrors in another cluster: missing and repeated records, parts of transactions."""
     from kforensics.analyses.mirror import MirrorRequest, compare_mirrors
-    from kforensics.cli.command import notify
     from kforensics.cli.partition_options import ExitStatus
-    from kforensics.cli.writing import write_results
+    from kforensics.cli.writing import write_parts, write_results
     from kforensics.forensics.mirrors.mirror_rows import MIRROR, mirror_rows, severities_of_mirror
-    from kforensics.render.mirror_text import mirror_lines
-    from kforensics.render.output import check_output
+    from kforensics.render.formats import Format
+    from kforensics.render.mirror_text import mirror_text
+    from kforensics.render.output import check_output, open_output
+    from kforensics.render.streams import progress_meter, watching
 
     request = MirrorRequest.of(options.paths or (), options.topic or (), options.numbers(), mirror_topic)
     to_format, severity = options.format(), options.severity()
     check_output(options.output, (request.source, request.target))
     status = ExitStatus()
-    comparisons = status.watch(compare_mirrors(request, notify, status.add_unreadable), severities_of_mirror)
-    text = partial(mirror_lines, screen=options.screen())
-    write_results(comparisons, to_format, options, text=text, table=MIRROR, rows=mirror_rows)
+    comparisons = status.watch(
+        compare_mirrors(request, status.add_unlisted, status.add_unreadable), severities_of_mirror
+    )
+    with progress_meter(0, show=options.shows_progress, what=options.command_name) as meter, watching(meter):
+        if to_format is Format.TEXT:
+            with open_output(options.output) as out:
+                write_parts(mirror_text(comparisons, options.screen()), out)
+        else:
+            write_results(comparisons, to_format, options, text=str, table=MIRROR, rows=mirror_rows)
     raise typer.Exit(status.code(severity))

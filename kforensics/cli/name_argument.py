@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.partitions import Investigation, ignore, investigate
-from kforensics.cli.command import notify
+from kforensics.cli.messages import notify_unreadable
 from kforensics.errors import UsageError
 from kforensics.parsers.files.input_paths import names_no_file
 
@@ -44,5 +44,5 @@ def name_before_paths(
             return name, replace(options, paths=paths)
     if "/" not in name:
         example = f"kforensics {options.command_name} {shlex.quote(name)} /var/lib/kafka/data"
-        notify(error or f"a name needs a log directory after it: {example}")
+        notify_unreadable(error or f"a name needs a log directory after it: {example}")
     return None, options

@@ -17,7 +17,8 @@ from kforensics.analyses.partitions import Investigation, investigate
 from kforensics.analyses.settings import given_settings
 from kforensics.analyses.times import Since, as_of_text_ms, since_time, time_zone
 from kforensics.analyses.topics import check_topics, partition_numbers, similar
-from kforensics.cli.command import CLEAN, FINDINGS, UNREADABLE, SharedOptions, notify
+from kforensics.cli.command import SharedOptions
+from kforensics.cli.messages import CLEAN, FINDINGS, UNREADABLE, notify, notify_unreadable
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Finding, Severity
@@ -194,7 +195,7 @@ class PartitionOptions(SharedOptions):
             investigation = investigate(
                 paths,
                 self.as_of_ms(),
-                notify,
+                notify_unreadable,
                 notes.append,
                 topics=topics,
                 numbers=() if all_topics else self.numbers(),
@@ -282,7 +283,11 @@ class ExitStatus:
 
     def add_unreadable(self, error: InputError | str) -> None:
         """Count and report a partition that cannot be read. It is reported always, because its rows are missing."""
-        notify(f"{error}; the other partitions are analyzed anyway")
+        self.add_unlisted(f"{error}; the other partitions are analyzed anyway")
+
+    def add_unlisted(self, sentence: str) -> None:
+        """Count and report a path whose files cannot be listed."""
+        notify_unreadable(sentence)
         self.unreadable += 1
 
     def add(self, severities: Iterable[Severity]) -> None:

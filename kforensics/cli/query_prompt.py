@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.topics import similar
-from kforensics.cli.command import notify
+from kforensics.cli.messages import exit_code_of, notify, notify_error
 from kforensics.cli.query_results import write_result
 from kforensics.errors import KforensicsError, UsageError
 
@@ -44,7 +44,7 @@ class Prompt:
             except KeyboardInterrupt:
                 sys.stdout.write("\n")
             except KforensicsError as error:
-                notify(f"kforensics: {error}")
+                notify_error(error, exit_code_of(error), "kforensics: ")
 
     def _statement(self) -> str | None:
         """Return the next statement or command, None at the end of the input."""

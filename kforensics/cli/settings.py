@@ -30,12 +30,17 @@ def settings(options: "PartitionOptions") -> None:
     from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
     from kforensics.render.ids_text import setting_lines
+    from kforensics.render.streams import progress_meter, watching
 
     options.refuse("this command shows no such", "min_severity", "codes", "since")
     options.refuse("settings are for brokers and topics", "partitions")
     to_format, severity = options.format(), options.severity()
     investigation = options.investigation(all_topics=True)  # the metadata topic and snapshots show settings
-    with options.stage("settings read and written"):
+    with (
+        options.stage("settings read and written"),
+        progress_meter(0, show=options.shows_progress, what=options.command_name) as meter,
+        watching(meter),
+    ):
         rows = settings_in_force(investigation, tuple(options.topic or ()))
         text = partial(setting_lines, screen=options.screen())
         write_results([rows], to_format, options, text=text, table=rows.table, rows=lambda found: found)

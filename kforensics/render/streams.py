@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from contextvars import ContextVar
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar
 
 from kforensics.parsers.files.source import Source
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+
+class HasSize(Protocol):
+    """A partition."""
+
+    @property
+    def folder(self) -> str:
+        """Its folder."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its log."""
+
+
+WatchedT = TypeVar("WatchedT", bound=HasSize)
 # Characters to buffer.
 BUFFER_SIZE = 1 << 16
 # Work that ends within this time shows no progress.
 PATIENCE_SECONDS = 1.0
+# Of commands that call functions of the library, which take no meter.
+_WATCHER: ContextVar[ProgressMeter | None] = ContextVar("watcher", default=None)
 
 
 class TextSink:
@@ -55,14 +72,19 @@ class ProgressMeter:
         total: bytes to process.
         what: what is processed, such as the name of the command.
         partitions: how many partitions there are, as far as they are known; 0 for work on something else.
+
+    Attributes:
+        is_shown: whether it shows anything.
     """
+
+    is_shown = True
 
     def __init__(self, total: int, what: str = "", partitions: int = 0) -> None:
         self._total, self._done, self._start = total, 0, time.monotonic()
         self._what, self._partitions = what, partitions
         self._sizes: dict[str, int] = {}
         self._finished: set[str] = set()
-        self._finished_count = self._finished_bytes = 0
+        self._finished_count = self._finished_bytes = self._other_bytes = 0
         self._display: tuple[Progress, TaskID] | None = None
 
     def expect(self, sizes: Mapping[str, int]) -> None:
@@ -79,8 +101,23 @@ class ProgressMeter:
             self._finished_count += 1
             self._finished_bytes += self._sizes.get(folder, 0)
         # A partition has more bytes than those of its batches.
-        self._done = max(self._done, self._finished_bytes) if not self._sizes else self._finished_bytes
+        finished = self._finished_bytes + self._other_bytes
+        self._done = finished if self._sizes else max(self._done, finished)
         self.advance(0)
+
+    def other_work(self, total: int) -> OtherWork:
+        """Return the meter of work that is not the partitions that are expected, as the files of a table.
+
+        Args:
+            total: its bytes.
+        """
+        self._total += total
+        return OtherWork(self, total)
+
+    def advance_other(self, size: int) -> None:
+        """Add bytes of other work to the bytes processed."""
+        self._other_bytes += size
+        self.advance(size)
 
     def reach(self, size: int, partitions: int) -> None:
         """Set how many bytes were processed, and how many partitions."""
@@ -118,10 +155,41 @@ class ProgressMeter:
         self._display = progress, progress.add_task(self._description, total=self._total)
 
 
+class _NoMeter(ProgressMeter):
+    """Counts, and shows nothing."""
+
+    is_shown = False
+
+    def _show(self) -> None:
+        """Show nothing."""
+
+
+class OtherWork:
+    """Reports work that is not on the partitions that are expected, and no more of it than was announced.
+
+    Args:
+        meter: shows it.
+        total: its bytes.
+    """
+
+    def __init__(self, meter: ProgressMeter, total: int) -> None:
+        self._meter, self._left = meter, total
+
+    def advance(self, size: int) -> None:
+        """Add bytes to the bytes processed."""
+        size = min(size, self._left)
+        self._left -= size
+        self._meter.advance_other(size)
+
+    def finish(self) -> None:
+        """Take the work for done."""
+        self.advance(self._left)
+
+
 class MeteredSource:
     """A source that reports to a meter how far it has been read; bytes that are read again do not count."""
 
-    def __init__(self, source: Source, meter: ProgressMeter) -> None:
+    def __init__(self, source: Source, meter: ProgressMeter | OtherWork) -> None:
         self._source, self._meter, self._end = source, meter, 0
         self.path, self.size, self.mtime_ms = source.path, source.size, source.mtime_ms
 
@@ -171,3 +239,31 @@ def progress_meter(
         yield meter
     finally:
         meter.close()
+
+
+@contextmanager
+def watching(meter: ProgressMeter | None) -> Iterator[None]:
+    """Show how far everything has been read that a block reads, as far as its functions look for a meter.
+
+    Args:
+        meter: shows it; None for nothing.
+    """
+    token = _WATCHER.set(meter)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def watcher() -> ProgressMeter:
+    """Return the meter of the innermost :func:`watching`; if there is none, one that shows nothing."""
+    return _WATCHER.get() or _NoMeter(0)
+
+
+def watched(partitions: Iterable[WatchedT]) -> Iterator[WatchedT]:
+    """Yield partitions, and show that each was read when the next one is wanted."""
+    meter, every = watcher(), list(partitions)
+    meter.expect({partition.folder: partition.size for partition in every})
+    for partition in every:
+        yield partition
+        meter.finish(partition.folder)

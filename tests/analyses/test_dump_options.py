@@ -123,7 +123,7 @@ def dumped(request: DumpRequest, monkeypatch: pytest.MonkeyPatch, policy: Any) -
     monkeypatch.setattr(analysis, "kernels_for", policy)
     out, reports = BytesIO(), list[str]()
     run = dump_text if request.output_format is Format.TEXT else dump_rows
-    outcome = run(request, out, reports.append)
+    outcome = run(request, out, reports.append, reports.append)
     return out.getvalue(), reports, outcome
 
 

@@ -171,6 +171,22 @@ def test_a_mirror_of_the_same_name(tmp_path: Path) -> None:
     assert run("mirror", source, target).lines[0] == "t-0 and its mirror t-0: 3 of 3 records copied"
 
 
+def test_the_worst_partitions_of_many_are_first_and_a_command_shows_the_rest(tmp_path: Path) -> None:
+    for number in range(23):
+        source = forge_source(tmp_path, "plain @0-9", partition=number)
+        copies = {0: 0, 1: 5, 2: 6, 3: 7, 4: 8, 5: 9} if number == 22 else every(10)
+        target = forge_mirror(tmp_path, copies, partition=number)
+    ended = run("mirror", source, target)
+    assert ended.lines[0].startswith("t-22 and its mirror eu.t-22: ")
+    assert sum(" and its mirror " in line for line in ended.lines) == 20
+    assert ended.lines[-3:] == [
+        "… and 3 more partitions",
+        "all of them:",
+        f"  $ kforensics mirror --all {source} {target}",
+    ]
+    assert sum(" and its mirror " in line for line in run("mirror", "--all", source, target).lines) == 23
+
+
 def test_a_partition_without_a_mirror_is_stated(tmp_path: Path) -> None:
     source, target = forge_source(tmp_path, "plain @0-2"), forge_mirror(tmp_path, every(3))
     forge_source(tmp_path, "plain @0-2", partition=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.formats import time_names
-from tests.command import SAMPLES, run, sentence
+from tests.command import ROOT, SAMPLES, run, sentence
 from tests.forensics.forge import forge
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
+MIRRORED = ROOT / "tests" / "data" / "mirror"
 AS_OF = ("--as-of", "2026-11-21T12:30")
 
 
@@ -148,7 +150,7 @@ def test_an_audit_writes_one_table_where_there_is_room_for_one() -> None:
     every = json.loads(run(*words, "--format", "json").text)["tables"]
     for table, options in (("incidents", ()), ("findings", ("--table", "findings"))):
         written = run(*words, "--format", "csv", *options)
-        assert written.lines[0].split(",") == [name for name in every[table][0] if name != "since_time"]
+        assert written.lines[0].split(",") == [name for name in every[table][0] if name not in ("since_time", "first_time")]
         assert len(written.lines) == 1 + len(every[table])
 
 
@@ -182,6 +184,8 @@ def test_a_json_document_has_findings_and_incidents_beside_its_rows_and_ndjson_s
         ("keys", ["key_partitions", "findings", "incidents"]),
         ("scan", ["partitions", "findings", "incidents"]),
         ("verify", ["findings", "incidents"]),
+        ("transactions", ["transactions", "findings", "incidents"]),
+        ("producers", ["producers", "findings", "incidents"]),
     ):
         words = (
             command,
@@ -205,6 +209,48 @@ def test_a_json_document_has_findings_and_incidents_beside_its_rows_and_ndjson_s
     said = [{name: row[name] for name in same} for row in lso["incidents"]]
     assert said == [{name: row[name] for name in same} for row in audit["incidents"]]
     assert said[0]["transactional_ids"] == '["open-first"]'
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [BROKER, SAMPLES / "unclean-election", ROOT / "tests" / "data" / "coordinator-growth"],
+    ids=attrgetter("name"),
+)
+def test_three_commands_have_the_same_findings_on_open_transactions(folder: Path) -> None:
+    words = ("-q", *AS_OF, "--format", "json", folder)
+    ended = {command: run(command, *words) for command in ("lso", "transactions", "producers")}
+    documents = {command: json.loads(each.text)["tables"] for command, each in ended.items()}
+    expected = documents["lso"]["findings"], documents["lso"]["incidents"]
+    # That election left no transaction open.
+    assert bool(expected[0]) == (folder.name != "unclean-election")
+    for command in ("transactions", "producers"):
+        assert (documents[command]["findings"], documents[command]["incidents"]) == expected
+        assert ended[command].code == 0
+
+
+def test_earlier_producers_have_no_findings_of_today() -> None:
+    document = json.loads(run("producers", "-q", *AS_OF, "--at", 1, "--format", "json", BROKER / "open-0").text)
+    assert document["tables"]["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("groups", SAMPLES / "groups"),
+        ("ids", BROKER),
+        ("settings", BROKER),
+        ("transactions", "--cost", BROKER),
+        ("forecast", BROKER),
+        ("mirror", MIRRORED / "source", MIRRORED / "target"),
+        ("dump", BROKER / "open-0"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_document_of_a_command_that_judges_nothing_has_no_table_of_findings(words: tuple[object, ...]) -> None:
+    """An empty one would read as clean."""
+    tables = json.loads(run(*words, "--format", "json").text)["tables"]
+    assert tables
+    assert tables.keys().isdisjoint(("findings", "incidents"))
 
 
 def test_a_json_document_has_times_as_text_beside_those_in_ms() -> None:

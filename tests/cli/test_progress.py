@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from kforensics.render import streams
-from tests.command import SAMPLES, run
+from tests.command import ROOT, SAMPLES, run
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
 AS_OF = ("--as-of", "2026-11-21T12:30")
@@ -23,11 +24,31 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "explain-id": ("explain", "--transactional-id", "wide", BROKER),
     "ids": ("ids", BROKER),
     "groups": ("groups", SAMPLES / "groups"),
+    "cluster": ("cluster", BROKER),
+    "settings": ("settings", BROKER),
     "scan": ("scan", BROKER),
     "verify": ("verify", BROKER),
     "audit": ("audit", BROKER),
 }
+MIRRORED, FILE = ROOT / "tests" / "data" / "mirror", "FILE"
+# Commands that tell nothing of their evidence, and may be long at work all the same. FILE is where they write.
+OTHERS: dict[str, tuple[object, ...]] = {
+    "forecast": ("forecast", BROKER),
+    "forecast-elect": ("forecast", "--elect", SAMPLES / "replication"),
+    "mirror": ("mirror", MIRRORED / "source", MIRRORED / "target"),
+    "query-logs-table": ("query", "--logs", BROKER, "SELECT count(*) AS batches FROM batches"),
+    "query-logs-damage": ("query", "--logs", BROKER, "SELECT * FROM damage"),
+    "query-logs-answer": ("query", "--logs", BROKER, "SELECT * FROM lso"),
+    "query-store": ("query", "STORE", "SELECT code, count(*) AS findings FROM findings GROUP BY code"),
+    "plot-answer": ("plot", "lso", "--topic", "open", "--output", FILE, BROKER),
+    "plot-table": ("plot", "sequences", "--topic", "open", "--output", FILE, BROKER),
+    "plot-audit": ("plot", "timeline", "--output", FILE, BROKER),
+    "report": ("report", "STORE", "--output", FILE),
+    "dump": ("dump", BROKER / "open-0" / "00000000000000000000.log"),
+    "collect": ("collect", BROKER, "--output", FILE),
+}
 commands = pytest.mark.parametrize("name", COMMANDS)
+others = pytest.mark.parametrize("name", OTHERS)
 TIMING = re.compile(r"[a-z ,]+: \d+\.\d\d s")
 EVIDENCE = ("evidence: ", "logs of coordinators", "settings given: ", "time of evaluation: ")
 
@@ -44,6 +65,45 @@ def test_long_work_shows_what_and_how_far(name: str, monkeypatch: pytest.MonkeyP
     assert last[0] == last[1]
     (done, total) = re.findall(r"([\d.]+)/([\d.]+) (?:kB|bytes)", err)[-1]
     assert done == total
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an evidence store."""
+    folder = tmp_path_factory.mktemp("s") / "store"
+    assert run("audit", "--output", folder, BROKER).code == 1
+    return folder
+
+
+def _words(name: str, store: Path, tmp_path: Path) -> list[object]:
+    file = tmp_path / ("case.tar" if name == "collect" else "report.html")
+    return [{"STORE": store, FILE: file}.get(str(word), word) for word in OTHERS[name]]
+
+
+@others
+def test_other_long_work_shows_how_far_it_is(
+    name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    command, *words = _words(name, store, tmp_path)
+    err = run(command, "--progress", *words).err
+    assert f"{command} " in err
+    done, total = re.findall(r"([\d.]+)/([\d.]+) (?:MB|kB|bytes)", err)[-1]
+    assert float(total) > 0
+    assert done == total
+    for finished, expected in re.findall(rf"{command} (\d+)/(\d+) partitions", err)[-1:]:
+        assert finished == expected
+
+
+@others
+def test_other_work_shows_no_progress_unless_wanted(
+    name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "PATIENCE_SECONDS", -1.0)
+    command, *words = _words(name, store, tmp_path)
+    assert run(command, "--quiet", "--progress", *words).err == ""
 
 
 @commands
