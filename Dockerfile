@@ -3,18 +3,19 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE CHANGELOG.md constraints.txt ./
+COPY scripts/wheel_backend.py scripts/
 COPY kforensics kforensics
-# Kernels for any processor of the architecture: the image is built on one machine and runs on others.
-ENV KFORENSICS_PORTABLE_KERNELS=1
+# The package brings kernels for every processor of the architecture; without them the image is not built. -P: /src has
+# modules of the same names.
 RUN python -m venv /opt/kforensics \
     && /opt/kforensics/bin/pip install --no-cache-dir --constraint constraints.txt . \
     && /opt/kforensics/bin/python -m compileall -q /opt/kforensics \
-    && /opt/kforensics/bin/python -m kforensics.parsers.kernels \
+    && /opt/kforensics/bin/python -P -m kforensics.parsers.kernels \
     && /opt/kforensics/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim
 COPY --from=build /opt/kforensics /opt/kforensics
-ENV PATH=/opt/kforensics/bin:$PATH KFORENSICS_PORTABLE_KERNELS=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/kforensics/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 # No user of the image owns anything. Run it as the user of the broker, who may read the log directory.
 USER 65532:65532
 WORKDIR /evidence

@@ -118,7 +118,10 @@ build: $(VENV)/dev.stamp ## build sdist and wheel, with kernels compiled for thi
 	@cp dist/*.whl dist/kforensics.zip # spark-submit --py-files does not accept a .whl
 
 wheels: build ## build the wheels for the other platforms too, into dist/other/
-	set -e; for platform in linux-x86_64 linux-aarch64 darwin-arm64; do \
+	@# The wheel of this machine is in dist/ already; a release must not have it twice.
+	set -e; here=$$($(BIN)/python -c 'import platform, sys; print(f"{sys.platform}-{platform.machine()}")'); \
+	for platform in linux-x86_64 linux-aarch64 darwin-arm64; do \
+		[ "$$platform" != "$$here" ] || continue; \
 		$(COMMIT_TIME) PIP_CONSTRAINT=constraints.txt $(RUN) build --wheel --outdir dist/other --config-setting platform=$$platform; done
 	$(BIN)/python scripts/check_dist.py
 

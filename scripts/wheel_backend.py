@@ -11,6 +11,7 @@ import base64
 import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,8 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     wanted = _platform(config_settings)
     if wanted not in TAGS:
         return []
-    return COMPILER if wanted == HERE else COMPILER + LINKER
+    # A small image of Python has no C compiler, which would link.
+    return COMPILER if wanted == HERE and shutil.which("cc") else COMPILER + LINKER
 
 
 def build_wheel(directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:

@@ -26,7 +26,7 @@ FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # Programs of other machines, which are not run here.
-ELSEWHERE = ("grep", "kubectl", "rsync", "scp", "ssh", "zstd")
+ELSEWHERE = ("git", "grep", "kubectl", "python3", "rsync", "scp", "ssh", "zstd")
 # What sets up completion: tests/cli/test_completion.py does.
 COMPLETION = (["--install-completion"], [">"])
 # What is too large to be run for a page: other tests hold these against what they print.
@@ -63,9 +63,24 @@ def test_configuration_files_are_accepted(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "yaml")], ids=_id)
 def test_manifests_run_commands_that_there_are(page: Path) -> None:
     yaml = pytest.importorskip("yaml")
-    for code in _code(page, "yaml"):
-        for container in yaml.safe_load(code)["spec"]["template"]["spec"]["containers"]:
-            _parse(container["args"][0], container["args"][1:])
+    documents = [document for code in _code(page, "yaml") for document in yaml.safe_load_all(code)]
+    containers = [
+        container
+        for document in documents
+        if document.get("kind") == "Job"
+        for container in document["spec"]["template"]["spec"]["containers"]
+    ]
+    assert containers
+    for container in containers:
+        _parse(container["args"][0], container["args"][1:])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _code(page, "yaml")], ids=_id)
+def test_manifests_mount_evidence_read_only(page: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    mounts = re.findall(r"^ *- (\{.*mountPath: /evidence.*\})$", "\n".join(_code(page, "yaml")), re.MULTILINE)
+    assert mounts
+    assert all(yaml.safe_load(mount)["readOnly"] for mount in mounts)
 
 
 def test_the_example_of_compose_reads_only() -> None:
@@ -99,6 +114,10 @@ def _lines(page: Path) -> Iterator[list[str]]:
 )
 def test_commands_for_other_machines_are_such_as_there_are(words: list[str]) -> None:
     match _without_settings(words):
+        case ["kubectl", "debug", *rest]:
+            start = rest.index("--") + 1
+            assert rest[start] == "kforensics"
+            _parse(rest[start + 1], rest[start + 2 :])
         case [tool, *rest] if tool in ELSEWHERE or rest[:1] in COMPLETION:
             pass
         case ["kforensics", command, *arguments]:
@@ -138,7 +157,8 @@ def _installable(what: str) -> None:
         assert extra[1] in extras
     else:
         wheel = f"kforensics-{kforensics.__version__}-py3-none-manylinux_2_17_x86_64.whl"
-        assert what == "." or Path(what).name == wheel
+        # The repository has no address yet: the reader names one.
+        assert what in (".", "git+$REPOSITORY") or Path(what).name == wheel
 
 
 def test_calls_for_other_machines_have_arguments_that_there_are() -> None:

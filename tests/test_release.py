@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,14 @@ def release() -> Path:
     return ROOT / os.environ["KFORENSICS_RELEASE"]
 
 
+def test_the_wheel_of_this_machine_is_built_once() -> None:
+    """A release is not put together from two files of one name."""
+    command = ["make", "--old-file=build", "wheels", "RUN=echo", f"BIN={Path(sys.executable).parent}"]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    built = set(re.findall(r"^build --wheel .*platform=(\S+)$", made.stdout, re.MULTILINE))
+    assert built == {"linux-x86_64", "linux-aarch64", "darwin-arm64"} - {f"{sys.platform}-{platform.machine()}"}
+
+
 def test_every_file_has_its_checksum(release: Path) -> None:
     lines = (release / "SHA256SUMS").read_text(encoding="ascii").splitlines()
     named = {name: digest for digest, name in (line.split("  ") for line in lines)}
@@ -36,8 +47,8 @@ def test_every_file_has_its_checksum(release: Path) -> None:
 
 def test_there_is_a_wheel_for_every_platform_and_an_sdist(release: Path) -> None:
     names = sorted(path.name.removeprefix(f"kforensics-{VERSION}") for path in release.glob("*.[wt]*"))
-    platforms = ("macosx_11_0_arm64", "manylinux_2_17_aarch64", "manylinux_2_17_x86_64")
-    assert names == [*(f"-py3-none-{platform}.whl" for platform in platforms), ".tar.gz"]
+    tags = ("macosx_11_0_arm64", "manylinux_2_17_aarch64", "manylinux_2_17_x86_64")
+    assert names == [*(f"-py3-none-{tag}.whl" for tag in tags), ".tar.gz"]
 
 
 def test_components_are_the_pinned_dependencies(release: Path) -> None:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -149,6 +150,25 @@ def test_versions_agree(root: Path) -> None:
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{kforensics.__version__}"\n' in project
     assert f"## [{kforensics.__version__}]" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.repository
+def test_every_place_names_the_supported_releases_of_python(root: Path) -> None:
+    """`requires-python` decides. What needs pandas may end earlier, and says so in the same line."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    first, end = map(int, re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups())  # type: ignore[union-attr]  # or the test fails
+    listed = [entry.rpartition("3.")[2] for entry in project["classifiers"] if "Python :: 3." in entry]
+    assert listed == [str(minor) for minor in range(first, end)]
+    ranges = {
+        (path.relative_to(root).as_posix(), *map(int, found.groups()))
+        for path in (*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("scripts/*.sh"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        for found in re.finditer(r"Python 3\.(\d+)(?:\u2013|-| to )3\.(\d+)\b(?! \(pandas)", line)
+    }
+    assert {("README.md", first, end - 1), ("scripts/venv.sh", first, end - 1)} <= ranges
+    assert [place for place in ranges if place[1:] != (first, end - 1)] == []
+    check = f"(3, {first}) <= sys.version_info[:2] <= (3, {end - 1})"
+    assert check in (root / "scripts/venv.sh").read_text(encoding="utf-8")
 
 
 def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

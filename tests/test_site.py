@@ -14,6 +14,8 @@ from scripts import site_pages
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
+# The background of code in Material's dark scheme, hsl(225, 15%, 18%).
+DARK_CODE = "#272a35"
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # typer names no class for a group
 
 
@@ -74,3 +76,23 @@ def test_the_reference_has_every_public_name() -> None:
 def test_a_docstring_has_no_roles_in_the_site() -> None:
     shown = site_pages.on_page_content("<p>see :class:<code>Evaluation</code>: <code>:class:</code></p>", page=None)
     assert shown == "<p>see <code>Evaluation</code>: <code>:class:</code></p>"
+
+
+def test_colors_of_code_are_readable_in_the_dark() -> None:
+    """A contrast of 4.5 is what AA of the guidelines for accessible pages asks for."""
+    style = (ROOT / "docs/site.css").read_text("utf-8")
+    (dark,) = re.findall(r'^\[data-md-color-scheme="slate"\] \{(.*?)^\}', style, re.MULTILINE | re.DOTALL)
+    colors = re.findall(r"--md-code-hl-(?:number|constant)-color: (#\w{6});", dark)
+    assert len(colors) == 2
+    assert min(_contrast(color, DARK_CODE) for color in colors) >= 4.5
+
+
+def _contrast(color: str, background: str) -> float:
+    darker, lighter = sorted((_luminance(color), _luminance(background)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
