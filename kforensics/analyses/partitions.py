@@ -201,10 +201,14 @@ def investigate(  # noqa: PLR0913  # what a user can say
             log_dirs = {partition.place.log_dir for partition in found}
             yield from partitions_around(log_dirs, {partition.folder for partition in found})
 
-    meter = watcher()
     known = KnownSettings(rules, tuple(settings), showing)
-    progress = meter if meter.is_shown else None
-    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, progress)
+    return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
+
+
+def _progress() -> Progress | None:
+    """Return what shows the progress of the command, None if nothing does."""
+    meter = watcher()
+    return meter if meter.is_shown else None
 
 
 def _selected(found: Sequence[Partition], topics: Sequence[str], numbers: Sequence[range]) -> list[Partition]:

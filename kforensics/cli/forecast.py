@@ -43,28 +43,30 @@ def forecast(
     ] = False,
 ) -> None:
     """Show what the next start of a broker will do to its log directories: refuse, cut, forget, or nothing."""
-    from kforensics.analyses.forecast import forecast_brokers, known_release
     from kforensics.cli.partition_options import ExitStatus
-    from kforensics.cli.writing import write_results
     from kforensics.errors import UsageError
-    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows, worst_severity_of
-    from kforensics.render.forecast_text import forecast_lines
     from kforensics.render.output import check_output
     from kforensics.render.streams import progress_meter, watching
 
-    paths, to_format, severity = tuple(options.paths or ()), options.format(), options.severity()
+    paths, severity, status = tuple(options.paths or ()), options.severity(), ExitStatus()
+    options.format()  # before anything is read
     if not paths:
         raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
     check_output(options.output, paths)
-    status = ExitStatus()
     with progress_meter(0, show=options.shows_progress, what=options.command_name) as meter, watching(meter):
-        if elect:
-            _elect(options, paths, release, status)
-            raise typer.Exit(status.code(severity))
-        forecasts = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
-    text = partial(forecast_lines, screen=options.screen())
-    write_results(forecasts, to_format, options, text=text, table=FORECAST, rows=forecast_rows)
+        (_elect if elect else _start)(options, paths, release, status)
     raise typer.Exit(status.code(severity))
+
+
+def _start(options: "PartitionOptions", paths: tuple[str, ...], release: str | None, status: "ExitStatus") -> None:
+    from kforensics.analyses.forecast import forecast_brokers, known_release
+    from kforensics.cli.writing import write_results
+    from kforensics.forensics.forecast.forecast_rows import FORECAST, forecast_rows, worst_severity_of
+    from kforensics.render.forecast_text import forecast_lines
+
+    forecasts = list(status.watch(forecast_brokers(paths, known_release(release)), worst_severity_of))
+    text = partial(forecast_lines, screen=options.screen())
+    write_results(forecasts, options.format(), options, text=text, table=FORECAST, rows=forecast_rows)
 
 
 def _elect(options: "PartitionOptions", paths: tuple[str, ...], release: str | None, status: "ExitStatus") -> None:

@@ -203,7 +203,7 @@ def _effects(children: Mapping[str, Entry], loaded: LoadedLog, emptied_to: int |
     kept = [_of_metadata(effect) for effect in loaded.effects if effect.kind not in dropped]
     yield from kept
     if emptied_to is not None:
-        detail = f"the log ends at {loaded.log_end} and its newest snapshot is at {emptied_to}, where it begins anew"
+        detail = f"the log ends at {loaded.log_end} and its newest snapshot is at {emptied_to}, where it begins again"
         yield Effect(LOG_EMPTIED, detail, silent=True, offset=emptied_to, path=loaded.path)
     gone = {effect.path for effect in kept if effect.kind != "truncated" or "is deleted" in effect.detail}
     for entry, parsed in ((entry, parse_file_name(name)) for name, entry in sorted(children.items())):
