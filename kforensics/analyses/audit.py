@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kforensics.analyses.find_files import Notify
 from kforensics.analyses.partitions import Investigation, ignore
@@ -36,6 +36,9 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.version import __version__
+
+if TYPE_CHECKING:
+    from kforensics.render.redaction import Redaction
 
 # Answers to a question that an audit does not ask.
 NOT_STORED = ("cluster_changes", "partition_history")
@@ -64,6 +67,7 @@ class AuditRequest:
         command: the command line, for the manifest.
         split_size: approximate bytes of the splits in which processes read large segments.
         previous: the store of an earlier audit, a path or a URI: what is unchanged since is not read again.
+        redaction: redacts the results and the store, None if nothing does.
     """
 
     output: Path | None = None
@@ -75,6 +79,7 @@ class AuditRequest:
     command: tuple[str, ...] = ()
     split_size: int = SPLIT_SIZE
     previous: str | None = None
+    redaction: Redaction | None = None
 
 
 @dataclass(slots=True)
@@ -200,6 +205,10 @@ def run_audit(
     """
     summaries = _summary_use(investigation, request, note)
     every = _with_incidents(investigation, audit_results(investigation, request, advance, summaries))
+    if request.redaction is not None:
+        from kforensics.analyses.known_names import learn_names  # few audits are redacted
+
+        every = _redacted(every, learn_names(request.redaction, investigation))
     if request.output is None:
         yield from every
         return
@@ -207,13 +216,15 @@ def run_audit(
 
     with EvidenceStore(request.output) as store:
         start = time.perf_counter()
-        store.add_values(STORED["files"], map(attrgetter(*STORED["files"].names), investigation.files))
+        store.add_values(STORED["files"], _file_rows(investigation, request))
         read_bytes = unread = 0
         for result in every:
             stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
-                for rows in result.rows.values():
-                    store.add(rows)
+                for name, rows in result.rows.items():
+                    # Summaries have bytes of the logs.
+                    if request.redaction is None or name != CHUNK_SUMMARIES.name:
+                        store.add(rows)
                 store.add_values(STORED["damage"], result.damage)
             read_bytes += _read_bytes(result)
             unread += result.is_counted and result.why is not None
@@ -222,7 +233,22 @@ def run_audit(
             inputs = [_input(file, with_checksum=request.checksums) for file in investigation.files]
         tables = {**STORED, CHUNK_SUMMARIES.name: CHUNK_SUMMARIES}
         more = {"unread": unread, "read_bytes": read_bytes, **_summaries_in_manifest(investigation, summaries)}
-        store.finish(tables, _manifest(investigation, request, inputs, stages) | more)
+        manifest = _manifest(investigation, request, inputs, stages) | more
+        store.finish(tables, manifest if request.redaction is None else request.redaction.manifest(manifest))
+
+
+def _redacted(results: Results, redaction: Redaction) -> Results:
+    """Yield results redacted."""
+    with closing(results):
+        yield from map(redaction.result, results)
+
+
+def _file_rows(investigation: Investigation, request: AuditRequest) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the table ``files``."""
+    rows: Iterable[tuple[Any, ...]] = map(attrgetter(*STORED["files"].names), investigation.files)
+    if request.redaction is not None:
+        rows = (request.redaction.row(STORED["files"], row) for row in rows)
+    yield from rows
 
 
 def _summary_use(investigation: Investigation, request: AuditRequest, note: Notify) -> SummaryUse | None:

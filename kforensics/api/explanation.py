@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.explain import Story, Subject, story_rows
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
@@ -15,7 +15,11 @@ from kforensics.render.markup import Markup, element
 from kforensics.render.partition_text import missing_log_lines
 
 if TYPE_CHECKING:
+    from kforensics.analyses.partitions import Investigation
     from kforensics.api.views.table_view import TableView
+    from kforensics.forensics.core.result_rows import Rows, RowStream
+    from kforensics.parsers.tables.schemas import Table
+    from kforensics.render.redaction import Redaction
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,6 +56,45 @@ class Explanation:
     def _repr_html_(self) -> Markup:
         lines = (part for line in self.text.splitlines() for part in (line, Markup("\n")))
         return element("pre", *lines, style="white-space: pre-wrap")
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedStories:
+    """Shows stories redacted.
+
+    Attributes:
+        redaction: redacts them; it knows their names.
+        table: the table of their rows.
+    """
+
+    redaction: Redaction
+    table: Table
+
+    @classmethod
+    def of(cls, investigation: Investigation, redaction: Redaction, table: Table) -> RedactedStories:
+        """Return what shows the stories of an investigation."""
+        from kforensics.analyses.known_names import learn_names  # few stories are redacted
+
+        return cls(learn_names(redaction, investigation), table)
+
+    def lines(self, story: Story) -> Iterator[str]:
+        """Yield a story as lines of text."""
+        return map(self.redaction.line, story_lines(self._without_payload(story)))
+
+    def rows(self, story: Story) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a story."""
+        return (self.redaction.row(self.table, row) for row in story_rows(story))
+
+    def beside(self, tables: Mapping[str, Iterable[Rows | RowStream]]) -> Mapping[str, Iterable[Rows | RowStream]]:
+        """Return other tables of a document, whose rows are looked at last."""
+        return {name: map(self.redaction.rows, rows) for name, rows in tables.items()}
+
+    def _without_payload(self, story: Story) -> Story:
+        if not isinstance(story, OffsetStory) or story.record is None:
+            return story
+        hidden = self.redaction.redactor
+        record = replace(story.record, key=hidden(story.record.key), value=hidden(story.record.value))
+        return replace(story, record=record)
 
 
 def story_lines(story: Story) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_, attrgetter
 from typing import Any
@@ -28,10 +28,12 @@ from kforensics.parsers.tables.arrow import arrow_batches, arrow_schema_of, batc
 from kforensics.parsers.tables.file_rows import ReadOptions, damage_rows, table_name_of
 from kforensics.parsers.tables.schemas import TABLES, Table
 from kforensics.render.payloads import row_converter
+from kforensics.render.redaction import Redaction
+from kforensics.render.streams import OtherWork, ProgressMeter
 from kforensics.report_html.store_reader import StoreReader
 from kforensics.sql.scanned_table import Filter, Source
 
-__all__ = ["ABSENT_FROM_LOGS", "LogTables", "once", "store_tables"]
+__all__ = ["ABSENT_FROM_LOGS", "LogTables", "once", "redacted_tables", "store_tables"]
 
 # The questions whose answers are tables, too.
 QUESTIONS: Mapping[str, Callable[[], Question[Any]]] = {
@@ -57,11 +59,13 @@ class LogTables:
         files: the files.
         investigate: returns the partitions; called by each scan of the answer to a question.
         on_unreadable: takes the error of a file or partition that cannot be read; the others are read anyway.
+        meter: shows how far each scan has read; None for nothing.
     """
 
     files: Sequence[FoundFile]
     investigate: Callable[[], Investigation]
     on_unreadable: Callable[[InputError], None]
+    meter: ProgressMeter | None = None
 
     def sources(self) -> dict[str, Source]:
         """Return where the rows of each table come from."""
@@ -85,7 +89,7 @@ class LogTables:
             files = _matching(files, arrow_schema_of(table), row_filter)
         # Without any column rows are only counted, but no columns would mean all of them.
         options = ReadOptions(is_records, columns=frozenset(columns or ("partition",)))
-        reader = FilesReader(options, _ignore, self.on_unreadable)
+        reader = FilesReader(options, _ignore, self.on_unreadable, self._work(files))
         parts = reader.parts(files, row_converter(table, None, None), kernels_for)
         schema = pa.schema([pa.field(name, kind) for name, kind in _kinds(table) if name in columns])
         for batch in batches_of_parts(table, parts):
@@ -93,16 +97,26 @@ class LogTables:
 
     def _damage(self) -> Iterator[Sequence[Any]]:
         damage: list[Damage] = []
-        reader = FilesReader(ReadOptions(records=True), lambda _, each: damage.append(each), self.on_unreadable)
-        for file in self.files:
-            if table_name_of(kind_to_read(file), records=True) is not None:
-                drain(reader.parts([file], tuple, kernels_for))
-                yield from damage_rows(file, damage)
-                damage.clear()
+        files = [file for file in self.files if table_name_of(kind_to_read(file), records=True) is not None]
+        on_damage = partial(_append, damage)
+        reader = FilesReader(ReadOptions(records=True), on_damage, self.on_unreadable, self._work(files))
+        for file in files:
+            drain(reader.parts([file], tuple, kernels_for))
+            yield from damage_rows(file, damage)
+            damage.clear()
 
     def _answers(self, name: str, _columns: Sequence[str], _filter: Filter) -> Iterator[pa.RecordBatch]:
-        for answer in QUESTIONS[name]().answers(self.investigate(), self.on_unreadable):
+        investigation = replace(self.investigate(), progress=self.meter)
+        for answer in QUESTIONS[name]().answers(investigation, self.on_unreadable):
             yield from answer.rows.record_batches()
+
+    def _work(self, files: Sequence[FoundFile]) -> OtherWork | None:
+        return None if self.meter is None else self.meter.other_work(sum(file.size for file in files))
+
+
+def _append(damaged: list[Damage], _file: FoundFile, damage: Damage) -> None:
+    """Keep damage for the table of it."""
+    damaged.append(damage)
 
 
 def _ignore(_file: FoundFile, _damage: Damage) -> None:
@@ -154,7 +168,7 @@ def store_tables(store: StoreReader) -> dict[str, Source]:
     Columns that an older store lacks are null.
 
     Args:
-        store: the store.
+        store: the store, whose meter shows how far each scan has read.
 
     Raises:
         InputError: a folder of the store cannot be read.
@@ -168,14 +182,30 @@ def _stored_source(store: StoreReader, name: str) -> Source:
     rows = ds.dataset(files, schema=schema, filesystem=store.system, format="parquet")
 
     def read(columns: Sequence[str], row_filter: Filter) -> Iterator[pa.RecordBatch]:
+        batches = rows.to_batches(columns=list(columns), filter=row_filter, batch_readahead=2, fragment_readahead=2)
         try:
-            yield from rows.to_batches(
-                columns=list(columns), filter=row_filter, batch_readahead=2, fragment_readahead=2
-            )
+            yield from store.metered(name, files, batches)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{store.root}/{name}", (str(error).splitlines() or ["it is damaged"])[0]) from error
 
     return Source(rows.schema, read)
+
+
+def redacted_tables(tables: Mapping[str, Source], redaction: Redaction) -> dict[str, Source]:
+    """Return tables whose rows are redacted before SQL sees them, so that no expression shows what was there.
+
+    Args:
+        tables: where the rows of each table come from.
+        redaction: redacts them; it knows their names.
+    """
+    return {name: Source(source.schema, partial(_redacted, redaction, name, source)) for name, source in tables.items()}
+
+
+def _redacted(
+    redaction: Redaction, name: str, source: Source, columns: Sequence[str], _filter: Filter
+) -> Iterator[pa.RecordBatch]:
+    # The filter is on redacted values, so that it cannot be used before.
+    return (redaction.record_batch(name, batch) for batch in source.read(columns, None))
 
 
 def once(on_unreadable: Callable[[InputError], None]) -> Callable[[InputError], None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kforensics.cli.command import EXECUTION, OUTPUT, Command, Processes, epilog, with_shared_options
+from kforensics.cli.redact_options import Redact, RedactKeyFile, RedactNames, redaction_of, without_key_file
 from kforensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app = typer.Typer(add_completion=False)
         "audit --output /tmp/evidence --as-of 2026-11-21T03:00 /mnt/broker-1/data",
         "audit --previous /evidence/monday --output /evidence/tuesday /var/lib/kafka/data",
         "audit --config /evidence/case.toml /var/lib/kafka/data",
+        "audit --redact --redact-names --output /tmp/for-support /var/lib/kafka/data",
         "audit --engine spark --master spark://host:7077 --output s3://bucket/evidence s3://bucket/brokers",
     ),
 )
@@ -68,6 +70,9 @@ def audit(  # long: one parameter per option
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    redact: Redact = False,
+    redact_names: RedactNames = False,
+    redact_key_file: RedactKeyFile = None,
     processes: Processes = None,
     engine: Annotated[
         str | None,
@@ -114,7 +119,8 @@ def audit(  # long: one parameter per option
     from kforensics.render.incident_lines import IncidentView
 
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size, "--resume": resume}
-    command = without_secrets(sys.argv[1:])
+    redaction = redaction_of(redact_key_file, is_wanted=redact, hides_names=redact_names)
+    command = without_secrets(without_key_file(sys.argv[1:]))
     words = tuple(without_secrets(group) for group in options.repeated)  # standard output is not for secrets
     view = IncidentView(replace(options.screen(), command=words), options.verbose > 0)
     if _is_on_spark(engine, [name for name, value in spark_options.items() if value is not None]):
@@ -122,6 +128,10 @@ def audit(  # long: one parameter per option
 
         if table is not None:
             raise UsageError("--table is for --engine process; on Spark the tables go to the folder in --output")
+        if redaction is not None:
+            raise UsageError(
+                "--redact is for --engine process; on Spark nothing is redacted, so redact the report of the store"
+            )
         if processes is not None:
             raise UsageError("--processes is for --engine process; on Spark, use --master and --conf instead")
         request = spark_request(options, output, split_size, records=records, checksums=checksums, command=command)
@@ -136,6 +146,7 @@ def audit(  # long: one parameter per option
         checksums=checksums,
         command=command,
         previous=previous,
+        redaction=redaction,
     )
     raise typer.Exit(audit_locally(options, audit_request, view, table))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kforensics.cli.command import SELECTION, Command, epilog, with_shared_options
+from kforensics.cli.redact_options import Redact, RedactKeyFile, RedactNames, redaction_of
 
 if TYPE_CHECKING:
     from kforensics.cli.partition_options import PartitionOptions
@@ -23,6 +24,7 @@ app = typer.Typer(add_completion=False)
         "explain --producer-id 12 /var/lib/kafka/data",
         "explain --transactional-id payments-1 /var/lib/kafka/data",
         "explain --group billing /var/lib/kafka/data",
+        "explain --redact --offset 1200 orders-0",
     ),
 )
 @with_shared_options()
@@ -58,8 +60,12 @@ def explain(  # long: one parameter per option
         int | None,
         typer.Option(min=0, metavar="OFFSET", help="With --offset: at this high watermark.", rich_help_panel=SELECTION),
     ] = None,
+    redact: Redact = False,
+    redact_names: RedactNames = False,
+    redact_key_file: RedactKeyFile = None,
 ) -> None:
     """Explain one offset, one producer, one transactional id or one consumer group, with the evidence."""
+    redaction = redaction_of(redact_key_file, is_wanted=redact, hides_names=redact_names)
     if group is not None:
         from kforensics.cli.groups import show_groups
         from kforensics.errors import UsageError
@@ -68,11 +74,13 @@ def explain(  # long: one parameter per option
             raise UsageError(
                 "say what to explain: --group alone, or one of --offset, --producer-id, --transactional-id"
             )
+        if redaction is not None:
+            raise UsageError("--redact is not for --group; redact an audit instead, which has the groups too")
         options.refuse("this command shows no such", "min_severity", "codes", "since")
         raise typer.Exit(show_groups(options, group))
     from kforensics.analyses.explain import Subject, explain_subject, findings_on, story_rows, story_severities
     from kforensics.analyses.filters import offset_range
-    from kforensics.api.explanation import story_lines
+    from kforensics.api.explanation import RedactedStories, story_lines
     from kforensics.cli.asking import DocumentFindings
     from kforensics.cli.partition_options import ExitStatus
     from kforensics.cli.writing import write_results
@@ -94,14 +102,11 @@ def explain(  # long: one parameter per option
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
         stories = status.watch(explain_subject(watched, subject, status.add_unreadable), story_severities)
-        document_findings = DocumentFindings(investigation, options.brokers(), findings_on(investigation, subject))
-        write_results(
-            stories,
-            to_format,
-            options,
-            text=story_lines,
-            table=subject.table,
-            rows=story_rows,
-            beside=document_findings.tables,
-        )
+        brokers = options.brokers() if redaction is None else redaction.addresses(options.brokers())
+        beside = DocumentFindings(investigation, brokers, findings_on(investigation, subject)).tables
+        text, rows = story_lines, story_rows
+        if redaction is not None:
+            redacted = RedactedStories.of(investigation, redaction, subject.table)
+            text, rows, beside = redacted.lines, redacted.rows, redacted.beside(beside)
+        write_results(stories, to_format, options, text=text, table=subject.table, rows=rows, beside=beside)
     raise typer.Exit(status.code(severity))

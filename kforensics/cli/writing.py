@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # What a command that shows the rest leaves out: it must not replace a file or a store, and the rest is text.
-NOT_REPEATED = ("output", "checksums", "output_format", "table")
+NOT_REPEATED = ("output", "checksums", "output_format", "table", "redact_key_file")
 # For results without findings.
 NO_TABLES: Mapping[str, Iterable[Rows | RowStream]] = MappingProxyType({})
 # Lines that are written at once.

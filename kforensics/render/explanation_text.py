@@ -118,15 +118,17 @@ def _record(record: Record, control: tuple[str | None, int | None]) -> str:
         return f"{control_type}, {time}{epoch}"
     sequence = "" if record.sequence < 0 else f", sequence {record.sequence}"
     headers = f", {format_count(len(record.headers), 'header')}" if record.headers else ""
-    return f"{time}{sequence}, key {_payload(record.key)}, value {_payload(record.value)}{headers}"
+    key, value = _payload(record.key, record.key_size), _payload(record.value, record.value_size)
+    return f"{time}{sequence}, key {key}, value {value}{headers}"
 
 
-def _payload(data: bytes | None) -> str:
+def _payload(data: bytes | None, size: int) -> str:
+    """Return a key or value as text, with its stored size: it may be redacted."""
     if data is None:
         return "null"
     text = printable(data[:MAX_PAYLOAD_CHARACTERS].decode("utf-8", "backslashreplace"))
     more = "…" if len(data) > MAX_PAYLOAD_CHARACTERS else ""
-    return f"'{text}{more}' ({format_count(len(data), 'byte')})"
+    return f"'{text}{more}' ({format_count(size, 'byte')})"
 
 
 def _batch(batch: StoredBatch) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 from kforensics.errors import MissingExtraError
 from kforensics.render.markup import Markup, element, joined
 from kforensics.render.output import check_output, open_output
+from kforensics.render.redaction import Redaction
+from kforensics.render.streams import ProgressMeter
 from kforensics.report_html.charts import Figure, report_figures
 from kforensics.report_html.incident_rows import (
     BlockingTransactions,
@@ -29,7 +31,7 @@ from kforensics.report_html.sections import (
     provenance_section,
     verdict_header,
 )
-from kforensics.report_html.store_reader import StoreReader, open_store
+from kforensics.report_html.store_reader import StoreReader, open_store, redacted_store
 from kforensics.report_html.store_verdict import StoreVerdict, store_verdict
 
 __all__ = ["report_page", "write_report"]
@@ -56,20 +58,31 @@ STATE_COLUMN = {
 }
 
 
-def write_report(store: str, output: Path, bootstrap_server: str | None = None) -> StoreVerdict:
+def write_report(
+    store: str,
+    output: Path,
+    bootstrap_server: str | None = None,
+    meter: ProgressMeter | None = None,
+    redaction: Redaction | None = None,
+) -> StoreVerdict:
     """Write the report of a store and return its verdict.
 
     Args:
         store: folder of the store, a path or a URI.
         output: HTML file to write; it is created completely or not at all.
         bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
+        meter: shows how far the tables have been read; None for nothing.
+        redaction: redacts the page, None if nothing does.
 
     Raises:
         InputError: the store cannot be read.
         UsageError: the folder is not an evidence store, or the file cannot be written or would be in the store.
     """
     check_output(output, (store,))
-    verdict, page = report_page(open_store(store), bootstrap_server)
+    reader = open_store(store, meter)
+    if redaction is not None:
+        reader, bootstrap_server = redacted_store(reader, redaction), redaction.addresses(bootstrap_server)
+    verdict, page = report_page(reader, bootstrap_server)
     with open_output(output) as out:
         out.write(page.encode())
     return verdict

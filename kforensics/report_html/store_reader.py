@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from kforensics.analyses.known_names import NAME_COLUMNS, learn_stored_names
 from kforensics.errors import InputError, InputKindError, InputMissingError, UsageError
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.evidence_store import MANIFEST, locate_store
+from kforensics.render.redaction import Redaction
+from kforensics.render.streams import ProgressMeter
 
 STORE_SCHEMA = "kforensics-store/1"
 BATCH_ROWS = 1 << 14
@@ -39,6 +42,8 @@ class StoreReader:
         fingerprint: SHA-256 of the manifest file.
         system: the file system of the store.
         root: the path on it.
+        meter: shows how far each table has been read; None for nothing.
+        redaction: redacts its rows, None if nothing does.
     """
 
     folder: str
@@ -46,6 +51,8 @@ class StoreReader:
     fingerprint: str
     system: fs.FileSystem
     root: str
+    meter: ProgressMeter | None = None
+    redaction: Redaction | None = None
 
     def count(self, table: str) -> int:
         """Return the number of rows of a table."""
@@ -61,18 +68,40 @@ class StoreReader:
         Raises:
             InputError: a file of the table cannot be read.
         """
-        schema = arrow_schema_of({**TABLES, **RESULTS}[table])
-        rows = 0
-        for path in self.files(table):
-            with _reading(path), self.system.open_input_file(path) as stream:
-                for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
-                    rows += len(batch)
-                    yield pa.RecordBatch.from_pydict(
-                        {name: _column(path, batch, schema.field(name)) for name in columns}
-                    )
+        files, rows = self.files(table), 0
+        for batch in self.metered(table, files, self._batches(table, files, columns)):
+            rows += len(batch)
+            yield batch if self.redaction is None else self.redaction.record_batch(table, batch)
         if rows != self.manifest["rows"].get(table, rows):
             why = f"it has {rows:,} rows, but {self.count(table):,} by the field 'rows' of {MANIFEST}"
             raise InputError(f"{self.root}/{table}", f"{why}; run the audit again")
+
+    def _batches(self, table: str, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema_of({**TABLES, **RESULTS}[table])
+        for path in files:
+            with _reading(path), self.system.open_input_file(path) as stream:
+                for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
+                    yield pa.RecordBatch.from_pydict(
+                        {name: _column(path, batch, schema.field(name)) for name in columns}
+                    )
+
+    def metered(self, table: str, files: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table, and show how many of the bytes of its files have been read.
+
+        Args:
+            table: name of the table.
+            files: its files.
+            batches: its rows, or some of them.
+        """
+        if self.meter is None:
+            yield from batches
+            return
+        size = sum(info.size or 0 for info in self.system.get_file_info(list(files)))
+        work, rows = self.meter.other_work(size), self.count(table) or 1
+        for batch in batches:
+            work.advance(size * len(batch) // rows)
+            yield batch
+        work.finish()
 
     def table(self, name: str, columns: Sequence[str], row_filter: Callable[[pa.RecordBatch], Any]) -> pa.Table:
         """Return the rows of a table that a filter selects.
@@ -133,11 +162,12 @@ def _column(path: str, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         raise InputError(path, f"the column {field.name!r} is of type {column.type}, not {field.type}") from error
 
 
-def open_store(folder: str) -> StoreReader:
+def open_store(folder: str, meter: ProgressMeter | None = None) -> StoreReader:
     """Return an evidence store.
 
     Args:
         folder: folder of the store, a path or a URI.
+        meter: shows how far its tables have been read; None for nothing.
 
     Raises:
         InputError: the store cannot be read, or is damaged.
@@ -156,7 +186,22 @@ def open_store(folder: str) -> StoreReader:
         raise
     except OSError as error:
         raise InputError(folder, str(error).splitlines()[0]) from error
-    return StoreReader(folder, _manifest(folder, data), hashlib.sha256(data).hexdigest(), system, root)
+    return StoreReader(folder, _manifest(folder, data), hashlib.sha256(data).hexdigest(), system, root, meter)
+
+
+def redacted_store(store: StoreReader, redaction: Redaction) -> StoreReader:
+    """Return a store whose rows and manifest are redacted, once all names in its tables are known.
+
+    Args:
+        store: the store.
+        redaction: redacts them.
+
+    Raises:
+        InputError: a table cannot be read.
+    """
+    parts = (batch for table, columns in NAME_COLUMNS.items() for batch in store.batches(table, columns))
+    learn_stored_names(redaction, (row for batch in parts for row in batch.to_pylist()))
+    return replace(store, manifest=redaction.manifest(store.manifest), redaction=redaction)
 
 
 def _missing(folder: str, system: fs.FileSystem, root: str) -> Exception:

@@ -14,7 +14,6 @@ from kforensics.forensics.core.formatting import format_count, format_duration, 
 from kforensics.forensics.core.reporting import Row
 from kforensics.forensics.keys.key_locations import METADATA_MAX_AGE_MS, SplitKeyCause
 from kforensics.forensics.keys.topic_keys import KeyFinding, SplitKey, TopicKeys
-from kforensics.parsers.format.text_encoding import printable
 
 CODES = by_name(
     Code(
@@ -187,8 +186,8 @@ def _offsets(example: SplitKey) -> str:
 def _text(key: bytes | None) -> str:
     if key is None:
         return "a key that is no longer readable"
-    text = printable(key[:LONGEST].decode("utf-8", "backslashreplace"))
-    return f"'{text}{'…' if len(key) > LONGEST else ''}'"
+    text = key[:LONGEST].decode("utf-8", "backslashreplace")
+    return repr(f"{text}…" if len(key) > LONGEST else text)
 
 
 CHECK = Check("keys_in_two_partitions", CODES, findings)
