@@ -27,7 +27,7 @@ from lab.scenario import workspace, write_json
 
 # What changes a log after its load, and is not the start's: retention, cleaning, and time that runs out.
 _LONG = "2147483647"
-_PINNED = {
+PINNED = {
     "log.cleaner.enable": "false",
     "log.initial.task.delay.ms": _LONG,
     "log.retention.check.interval.ms": _LONG,
@@ -113,7 +113,7 @@ def _compared(base: Base, copy: Copy, slot: Slot, plan: dict[str, Any], did: dic
     log_dirs = [str(data / name) if name else str(data) for name in base.log_dirs]
     forecast = forecast_start(log_dirs, known_release(base.release))
     if did is None:
-        node = slot.node(base, copy.node_id, {**plan["config"], **_PINNED})
+        node = slot.node(base, copy.node_id, {**plan["config"], **PINNED})
         did = run(node, base, data, {}, _SETTLE_SECONDS)
         loaded = LOADED.findall(node.log.read_text(errors="replace"))
         # What the loads left, before the coordinators go on with their transactions.

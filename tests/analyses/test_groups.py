@@ -25,6 +25,10 @@ TRUTHS = {
 }
 
 
+# What brokers said of the groups of samples when they were started once more, as python -m lab.described_groups does.
+DESCRIBED: dict[str, Any] = json.loads((ROOT / "tests" / "data" / "described-groups.json").read_bytes())
+
+
 def groups_of(folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
     """Return the rows of the groups that exist, by name."""
     rows = kforensics.groups(folder, as_of=AS_OF, **options).to_pylist()
@@ -79,6 +83,33 @@ def test_each_group_is_as_the_live_broker_described_it(release: str) -> None:
         if row["type"] == "classic":
             assert (row["protocol"] or "") == described["assignor"], name
         assert row["partitions"] == len(truth["groups"][name]["offsets"]), name
+
+
+def test_every_sample_of_one_broker_with_groups_was_described() -> None:
+    alone = {name for name in TRUTHS if len(list((SAMPLES / name).glob("broker-*/__cluster_metadata-0"))) == 1}
+    alone -= {name for name in TRUTHS if len(list((SAMPLES / name).glob("broker-*"))) > 1}
+    assert DESCRIBED.keys() == {name for name in alone if "described" not in TRUTHS[name]}
+    assert sum(map(len, DESCRIBED.values())) == 33
+
+
+@pytest.mark.parametrize("sample", DESCRIBED)
+def test_each_group_is_as_its_broker_described_it_after_another_start(sample: str) -> None:
+    """State, members and, of classic groups, the assignor: what a coordinator loads from its log."""
+    found = groups_of(SAMPLES / sample)
+    assert found.keys() >= DESCRIBED[sample].keys()
+    for name, described in DESCRIBED[sample].items():
+        row, clients = found[name], sorted(member["client_id"] for member in described["members"].values())
+        assert (row["type"], row["state"]) == (described["type"].lower(), described["state"]), name
+        assert (row["members"], row["clients"] or "") == (len(clients), ",".join(clients)), name
+        if row["type"] == "classic":
+            assert (row["protocol"] or "") == described["assignor"], name
+
+
+@pytest.mark.parametrize("group", [name for name, one in DESCRIBED["share-groups"].items() if one["start_offsets"]])
+def test_share_groups_start_where_the_broker_lists_it(group: str) -> None:
+    rows = [row for row in history(SAMPLES / "share-groups", group) if row["event"] == "delivery"]
+    starts = {f"{row['committed_topic']}-{row['committed_partition']}": row["first_committed"] for row in rows}
+    assert starts == DESCRIBED["share-groups"][group]["start_offsets"]
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -17,10 +17,12 @@ import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.ShareGroupDescription;
 import org.apache.kafka.clients.admin.StreamsGroupDescription;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -139,6 +141,9 @@ final class TruthOperations {
         if (listed.type().filter(GroupType.STREAMS::equals).isPresent()) {
             return describeStreamsGroup(group);
         }
+        if (listed.type().filter(GroupType.SHARE::equals).isPresent()) {
+            return describeShareGroup(group);
+        }
         // Groups of Kafka Connect are classic groups of another protocol, which are no consumer groups.
         return List.of("", "consumer").contains(listed.protocol()) ? describeConsumerGroup(group) : describeClassicGroup(group);
     }
@@ -162,6 +167,19 @@ final class TruthOperations {
         Map<String, Object> members = new TreeMap<>();
         description.members().forEach(member -> members.put(member.memberId(), Map.of("client_id", member.clientId())));
         described.put("members", members);
+        return described;
+    }
+
+    private Object describeShareGroup(String group) throws Exception {
+        ShareGroupDescription description = admin().describeShareGroups(List.of(group)).describedGroups().get(group).get();
+        Map<String, Object> described = described(description.groupState(), GroupType.SHARE.toString(), null, List.of());
+        Map<String, Object> members = new TreeMap<>();
+        description.members().forEach(member -> members.put(member.consumerId(), Map.of("client_id", member.clientId())));
+        described.put("members", members);
+        Map<String, Object> offsets = new TreeMap<>();
+        admin().listShareGroupOffsets(Map.of(group, new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(group).get()
+            .forEach((partition, info) -> offsets.put(partition.toString(), info == null ? null : info.startOffset()));
+        described.put("start_offsets", offsets);
         return described;
     }
 
