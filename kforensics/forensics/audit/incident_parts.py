@@ -107,7 +107,8 @@ def _incident(  # noqa: PLR0913, PLR0917  # what pickle keeps of an incident
 ) -> Incident:
     """Return a pickled incident. Sets have another order in every process, and Spark compares the bytes of tasks."""
     names = ({*brokers}, {*transactional_ids}, producers, {*groups})
-    return Incident(severity, *times, Counter(codes), partitions, *names, examples)
+    since, appended, written = times
+    return Incident(severity, since, appended, written, Counter(codes), partitions, *names, examples)
 
 
 def earliest(*times: int | None) -> int | None:
