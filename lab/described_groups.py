@@ -1,7 +1,7 @@
 """``python -m lab.described_groups``: what brokers say of the groups of samples whose truth does not say it.
 
-Each broker of a sample is started once more on a copy, and asked at once, before the sessions of members end. Samples
-of several brokers are left out, as one alone does not start, and so are those with ZooKeeper.
+The brokers of a sample are started once more on a copy, and asked at once, before the sessions of members end. Samples
+with ZooKeeper are left out: it is not in them.
 """
 
 import json
@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab.broker import Cluster, Node, kraft_config, running
 from lab.driver import Driver, driving
 from lab.errors import DriverError, LabError
-from lab.forecast.bases import Base
 from lab.forecast.random_copies import PINNED
-from lab.forecast.start import Slot
 from lab.places import ROOT, SAMPLES
 from lab.progress import say
 from lab.scenario import workspace, write_json
@@ -36,28 +35,28 @@ def main() -> None:
 
 
 def samples() -> list[Path]:
-    """The samples of one broker without ZooKeeper that have groups, but no description of them."""
+    """The samples without ZooKeeper that have groups, but no description of them."""
     found = []
     for path in sorted(SAMPLES.glob("*/truth.json")):
-        truth, brokers = json.loads(path.read_bytes()), list(path.parent.glob("broker-*"))
+        truth = json.loads(path.read_bytes())
         has_quorum = any(path.parent.glob("broker-*/__cluster_metadata-0"))
-        if truth.get("groups") and "described" not in truth and len(brokers) == 1 and has_quorum:
+        if truth.get("groups") and "described" not in truth and has_quorum:
             found.append(path.parent)
     return found
 
 
 def _described(sample: Path, kafka: str) -> dict[str, Any]:
     folder = workspace(f"described-{sample.name}")
-    (broker,) = sample.glob("broker-*")
-    shutil.rmtree(folder / broker.name, ignore_errors=True)
-    shutil.copytree(broker, folder / broker.name)
-    node = Slot(folder).node(Base(kafka, "stopped"), int(broker.name.rpartition("-")[2]), PINNED | _SETTINGS)
-    try:
-        node.start()
-        with driving(node.listener, folder / "driver.out") as driver:
-            return _groups(driver)
-    finally:
-        node.kill()
+    nodes = []
+    for broker in sorted(sample.glob("broker-*")):
+        shutil.rmtree(folder / broker.name, ignore_errors=True)
+        shutil.copytree(broker, folder / broker.name)
+        nodes.append(Node(int(broker.name.rpartition("-")[2]), kafka, folder, {}))
+    for node in nodes:
+        node.config = kraft_config(node, nodes) | PINNED | _SETTINGS
+    cluster = Cluster(nodes)
+    with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
+        return _groups(driver)
 
 
 def _groups(driver: Driver) -> dict[str, Any]:
