@@ -107,10 +107,14 @@ def _session(  # noqa: PLR0917  # what the command has
     status: "ExitStatus",
     redaction: "Redaction | None",
 ) -> Iterator["Session"]:
-    # At the end DuckDB lists objects that are not freed, so they must not be frozen, even if its import is interrupted.
+    # At the end DuckDB lists objects that are not freed, so they must not be frozen. An import that is interrupted may
+    # abort the process.
     atexit.unregister(gc.freeze)
+    from kforensics.render.output import deferred_signals
     from kforensics.render.streams import progress_meter
-    from kforensics.sql.session import Session  # first: it is an extra
+
+    with deferred_signals():
+        from kforensics.sql.session import Session  # before anything is read: it is an extra
 
     # A prompt is at work only while it answers, and a bar would stand where the next statement is typed.
     is_shown = False if sql is None and sys.stdin.isatty() else options.shows_progress

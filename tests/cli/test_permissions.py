@@ -62,7 +62,8 @@ def test_files_beside_the_log_that_are_closed_are_named_and_no_fault(tmp_path: P
     assert files
     ended = run("audit", "--format", "ndjson", "--as-of", "2026-11-22T01:00", "--fail-on", "never", folder)
     assert (before.code, ended.code) == (0, 3)
-    assert {line for line in ended.err.splitlines() if line.startswith("cannot read")} == {
+    errors = [json.loads(line)["error"]["message"] for line in ended.err.splitlines() if line.startswith("{")]
+    assert {message for message in errors if message.startswith("cannot read")} == {
         f"cannot read {path}: permission denied; run as a user with read access, or copy it first" for path in files
     }
     assert not set(alarms(ended)) - set(alarms(before))

@@ -182,7 +182,7 @@ REMEDIES = [
     *(("audit", *v, sample) for v in ((), ("-v",)) for sample in ("damaged/states", "producer-expiry")),
     ("audit", "duplicates"),
     *(("audit", "-v", sample) for sample in ("consume-transform-produce", "unclean-election")),
-    *(("lso", sample) for sample in ("damaged/batches", "deletion", "transactions-v2")),
+    *(("lso", sample) for sample in ("deletion", "transactions-v2")),
     *(("verify", sample) for sample in ("damaged/batches", "damaged/states")),
     ("explain", "--topic", "hanging", "--partition", "0", "--offset", "3", "transactions-v2"),
     ("explain", "--topic", "flipped-crc-bit", "--partition", "0", "--offset", "6", "damaged/batches"),

@@ -356,6 +356,6 @@ def test_a_dump_whose_store_stops_ends_with_an_error(own: ObjectStore, tmp_path:
         errors = process.stderr.read().splitlines()
         assert process.wait(60) == 3
     assert 1 < lines < SIZE // len(whole) * 200
-    (line,) = errors
-    assert line.startswith(f"cannot read s3://logs/{BASE}.log: reading at byte 0x")
-    assert line.endswith("failed: the store cannot be reached: connection failed")
+    (message,) = (json.loads(error)["error"]["message"] for error in errors)
+    assert message.startswith(f"cannot read s3://logs/{BASE}.log: reading at byte 0x")
+    assert message.endswith("failed: the store cannot be reached: connection failed")

@@ -106,9 +106,8 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="A group has records in a partition that does not match its name.",
         remedy=(
-            f"See which offsets the group has now: {DESCRIBE_GROUP}. The topic cannot be given fewer partitions again. "
-            "The offsets that the group had are still in its old partition, where kforensics groups shows them: set "
-            "them again while it is stopped."
+            "The topic cannot be given fewer partitions again. The offsets that the group had are still in its old "
+            "partition, where kforensics groups shows them: set them again while it is stopped."
         ),
         why=(
             "A coordinator finds a group by the hash of its name and the partition count. It keeps the count from its "
@@ -345,7 +344,8 @@ def _wrong_partition(cluster: Cluster, commits: Commits, number: int, count: int
         },
         exactness=Exactness.EXACT if is_given else Exactness.APPROXIMATE,
         benign=(f"another partition count: {outcome}",),
-        remedy=filled_in(CODES["group-wrong-partition"].remedy, {"group": group}),
+        remedy=f"See which offsets the group has now: {filled_in(DESCRIBE_GROUP, {'group': group})}. "
+        f"{CODES['group-wrong-partition'].remedy}",
     )
 
 
