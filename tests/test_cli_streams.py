@@ -79,7 +79,7 @@ def test_a_closed_standard_stream_is_no_traceback(command: str, closed: str, tmp
 
 def test_results_are_written_if_standard_error_is_full(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        words = [sys.executable, "-m", "kforensics", "lso", str(SAMPLES / "classic-transaction")]
+        words = [sys.executable, "-m", "kforensics", "lso", "--all", str(SAMPLES / "classic-transaction")]
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False, timeout=60)
     assert done.returncode == 0
     assert done.stdout.count(b"\n") > 2
