@@ -221,10 +221,8 @@ def run_audit(
         for result in every:
             stages.seconds["examine"] = time.perf_counter() - start
             with stages.stage("write"):
-                for name, rows in result.rows.items():
-                    # Summaries have bytes of the logs.
-                    if request.redaction is None or name != CHUNK_SUMMARIES.name:
-                        store.add(rows)
+                for rows in result.rows.values():
+                    store.add(rows)
                 store.add_values(STORED["damage"], result.damage)
             read_bytes += _read_bytes(result)
             unread += result.is_counted and result.why is not None

@@ -60,10 +60,10 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     directories = [directory for path in paths for directory in _log_directories(path)]
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
-    found = {directory: read_identity(directory) for directory in dict.fromkeys(directories)}
-    identities = {directory: meta for directory, meta in found.items() if meta is not None}
+    metas = {directory: read_identity(directory) for directory in dict.fromkeys(directories)}
+    identities = {directory: meta for directory, meta in metas.items() if meta is not None}
     foreign = {each.path: each for each in foreign_cluster_ids(identities)}
-    for directory, meta in found.items():
+    for directory, meta in metas.items():
         if meta is None:
             unnamed.append(directory)
             continue
@@ -77,14 +77,15 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     elif unnamed:
         brokers[None] = unnamed
     meter = watcher()
-    for directories in brokers.values() if meter.is_shown else ():
-        meter.expect(_folder_sizes(directories))
-    for directories in brokers.values():
+    sizes = [_folder_sizes(directories) if meter.is_shown else {} for directories in brokers.values()]
+    for expected in sizes:
+        meter.expect(expected)
+    for directories, folders in zip(brokers.values(), sizes, strict=True):
         forecast = forecast_start(directories, release, on_loaded=meter.finish)
         if forecast.outcome == STARTS:
             messages = [each for path in directories if (each := foreign.get(path))]
             forecast.effects += (Effect(OTHER_CLUSTER, each.message, path=f"{each.path}/{META}") for each in messages)
-        for folder in _folder_sizes(directories) if meter.is_shown else ():
+        for folder in folders:
             meter.finish(folder)  # the metadata log too, and all logs if the broker refuses before it loads them
         yield forecast
 

@@ -25,6 +25,7 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.commands import PLAIN, shell_word
 from kforensics.forensics.core.result_rows import Rows, RowStream, Words
 from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.messages.registry import INTERNAL_TOPICS
 from kforensics.parsers.tables.schemas import Table, encodable
@@ -61,35 +62,10 @@ JSON_COLUMNS = ("evidence", "transactional_ids", "groups")
 # Columns whose values this program or Kafka chooses, so that nothing is mistaken for a name.
 VOCABULARY = frozenset(
     (
-        *(
-            "code",
-            "codes",
-            "severity",
-            "kind",
-            "state",
-            "outcome",
-            "exactness",
-            "cause",
-            "verdict",
-            "view",
-            "level",
-            "fate",
-        ),
-        *(
-            "atomic",
-            "reason",
-            "role",
-            "lost",
-            "loser",
-            "style",
-            "change",
-            "incident",
-            "limits",
-            "in_sync",
-            "checkpoint",
-        ),
-        *("compression_type", "timestamp_type", "control_type", "component", "component_next", "partitioner"),
-        *("topic_id", "committed_topic_id", "directories", "count_source", "high_watermark_source"),
+        *("code", "codes", "severity", "kind", "state", "outcome", "exactness", "cause", "verdict", "view", "level"),
+        *("fate", "atomic", "reason", "role", "lost", "loser", "style", "change", "incident", "limits", "in_sync"),
+        *("checkpoint", "compression_type", "timestamp_type", "control_type", "component", "component_next"),
+        *("partitioner", "topic_id", "committed_topic_id", "directories", "count_source", "high_watermark_source"),
         *("setting", "setting_source", "brokers", "producer_ids", "producer_epochs"),
         *("replicas", "isr", "elr", "last_known_elr", "adding", "removing"),
     )
@@ -309,7 +285,7 @@ class Redaction:
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(values, column.type)).dictionary_decode()
 
     def result(self, result: PartitionResult) -> PartitionResult:
-        """Return the result of a partition redacted, as far as it is shown."""
+        """Return the result of a partition redacted, without the summaries of its log, which have bytes of it."""
         from kforensics.parsers.tables.schemas import TABLES
 
         place = result.place
@@ -320,7 +296,7 @@ class Redaction:
             place=place._replace(topic=topic, log_dir=log_dir),
             folder=self.names_in(result.folder),
             why=None if result.why is None else self.text(result.why),
-            rows={name: self.rows(rows) for name, rows in result.rows.items()},
+            rows={name: self.rows(rows) for name, rows in result.rows.items() if name != CHUNK_SUMMARIES.name},
             damage=tuple(self.row(TABLES["damage"], row) for row in result.damage),
         )
 

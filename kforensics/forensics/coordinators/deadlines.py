@@ -76,8 +76,9 @@ def is_orphaned(cluster: Cluster, ids: IntArray) -> BoolArray:
     """
     last = cluster.coordinators.ids[ids]
     orphaned: BoolArray = last["status"] == State.ONGOING
-    orphaned &= copied_at(cluster)[last["coordinator"]] > transaction_deadlines(cluster)[ids]
     orphaned[orphaned] = is_misplaced(cluster, ids[orphaned])
+    if orphaned.any():  # hardly ever
+        orphaned &= copied_at(cluster)[last["coordinator"]] > transaction_deadlines(cluster)[ids]
     return orphaned
 
 

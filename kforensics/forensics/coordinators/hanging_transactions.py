@@ -41,10 +41,12 @@ class Hanging(NamedTuple):
     Attributes:
         hangs: which ones hang.
         is_certain: whether this is certain, and not only likely because of their age.
+        is_orphaned: whether their ids belong to other coordinators than those that have begun them.
     """
 
     hangs: BoolArray
     is_certain: BoolArray
+    is_orphaned: BoolArray
 
 
 def hanging_transactions(
@@ -62,9 +64,10 @@ def hanging_transactions(
     may_hang &= ~open_transactions["precedes_damage"]
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
-    is_certain |= may_hang & is_orphaned(cluster, ids)
+    orphaned = is_orphaned(cluster, ids)
+    is_certain |= may_hang & orphaned
     is_old = seen_idle_times(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
-    return Hanging(is_certain | (may_hang & is_old), is_certain)
+    return Hanging(is_certain | (may_hang & is_old), is_certain, orphaned)
 
 
 def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:

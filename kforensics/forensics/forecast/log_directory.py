@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.effects import ILLEGAL_STATE, IO, KAFKA, LoadRefusedError, unreadable_text
@@ -20,7 +21,15 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
-__all__ = ["LogDirectory", "PartitionFolder", "clash_of", "read_identity", "read_log_directory"]
+__all__ = [
+    "LogDirectory",
+    "PartitionFolder",
+    "clash_of",
+    "has_log",
+    "is_first_folder",
+    "read_identity",
+    "read_log_directory",
+]
 
 META, MARKER = "meta.properties", ".kafka_cleanshutdown"
 # The order in which a start reads them; the first fault ends it.
@@ -197,3 +206,23 @@ def _topic_id(folder: str) -> str | None:
         message = 'Cannot invoke "java.lang.CharSequence.length()" because "this.text" is null'
         raise LoadRefusedError(NULL_POINTER, message, path)
     raise unreadable_text(path, fault)
+
+
+def is_first_folder(folder: str, log_dir: str) -> bool:
+    """Return whether a folder has the findings on its log directory: that of the metadata, otherwise the first one."""
+    return _first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.rstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
+    entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
+    for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
+        name = parse_folder_name(entry.name)
+        if name is not None and name.state == "live" and has_log(entry.path):
+            return entry.path.rstrip("/")
+    return None
+
+
+def has_log(folder: str) -> bool:
+    """Return whether a folder has a segment."""
+    return any(entry.name.endswith(".log") for entry in folders_of(folder).children(folder))

@@ -16,7 +16,6 @@ from kforensics.forensics.checks.partition import open_transactions, transaction
 from kforensics.forensics.coordinators.absorbed_data import own_commit
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
-from kforensics.forensics.coordinators.deadlines import is_orphaned
 from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
@@ -72,10 +71,10 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
     is_unknown = (ids == NONE) & (seen_idle_times(cluster, partition, rows) > rules.late_ms)
     yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
     rows, ids = rows[ids != NONE], ids[ids != NONE]
-    hangs, is_certain = hanging_transactions(cluster, partition, rows, ids)
-    more = {"id": ids[hangs], "is_certain": is_certain[hangs]}
+    hangs, is_certain, is_orphaned = hanging_transactions(cluster, partition, rows, ids)
+    more = {"id": ids[hangs], "is_certain": is_certain[hangs], "is_orphaned": is_orphaned[hangs]}
     yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), **more)
-    follows_marker = hangs & (rows["previous_marker"] != NONE) & ~is_orphaned(cluster, ids)
+    follows_marker = hangs & (rows["previous_marker"] != NONE) & ~is_orphaned
     yield from first_n_placed(rows[follows_marker], partial(_late_write, cluster, partition), id=ids[follows_marker])
 
 
@@ -128,7 +127,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
         benign=(f"coordinator's log copied earlier than this partition: {earlier}",),
-        remedy=NO_COORDINATOR if is_orphaned(cluster, np.array([row["id"]]))[0] else None,
+        remedy=NO_COORDINATOR if row["is_orphaned"] else None,
     )
 
 
@@ -143,7 +142,7 @@ def _last_state(cluster: Cluster, row: Row) -> str:
 
 
 def _why_it_hangs(cluster: Cluster, row: Row) -> str:
-    if not is_orphaned(cluster, np.array([row["id"]]))[0]:
+    if not row["is_orphaned"]:
         return f"{_last_state(cluster, row)} and awaits no marker in this partition"
     count, coordinator = cluster.partition_count, cluster.coordinators.ids["coordinator"][row["id"]]
     partition = cluster.coordinators.histories[int(coordinator)].place.partition

@@ -13,11 +13,10 @@ from functools import lru_cache
 
 from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.checks.partition.start_effects import first_folder
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.forecast.cluster_ids import ForeignClusterId, foreign_cluster_ids
-from kforensics.forensics.forecast.log_directory import META, read_identity
+from kforensics.forensics.forecast.log_directory import META, is_first_folder, read_identity
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.folders import folders_of
 
@@ -49,9 +48,9 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     if log_dir is None or state.partition.log_dir.cluster_id is None:
         return
     with suppress(InputError):  # what cannot be listed has an error of its own
-        folders = folders_of(log_dir)
-        if first_folder(log_dir, folders.expand(log_dir)[0].mtime_ms) != state.partition.folder.rstrip("/"):
+        if not is_first_folder(state.partition.folder, log_dir):
             return
+        folders = folders_of(log_dir)
         parent = folders.parent(log_dir)
         for foreign in _foreign_beside(parent, folders.expand(parent)[0].mtime_ms):
             if foreign.path.rstrip("/") == log_dir.rstrip("/"):

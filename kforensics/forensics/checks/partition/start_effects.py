@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from kforensics.errors import InputError
 from kforensics.forensics.checks.check import Check
@@ -26,6 +25,8 @@ from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
     LogDirectory,
     PartitionFolder,
+    has_log,
+    is_first_folder,
     read_log_directory,
 )
 from kforensics.forensics.forecast.metadata_loading import index_limits, metadata_beside, why_stray
@@ -201,23 +202,8 @@ def _in_folder(state: PartitionState, folder: PartitionFolder, log_dir: str) -> 
             yield from _of_partition(state, folder)
     except LoadRefusedError as refused:
         yield _refused(state, refused)
-    if first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.path.rstrip("/"):
+    if is_first_folder(folder.path, log_dir):
         yield from _of_log_directory(state, log_dir)
-
-
-@lru_cache(maxsize=64)
-def first_folder(log_dir: str, _mtime_ms: int | None) -> str | None:
-    """Return the folder whose findings have those of its log directory: of the metadata, otherwise the first one."""
-    entries = [entry for entry in folders_of(log_dir).children(log_dir) if entry.is_folder]
-    for entry in sorted(entries, key=lambda each: each.name != METADATA_FOLDER):
-        name = parse_folder_name(entry.name)
-        if name is not None and name.state == LIVE and _has_log(entry.path):
-            return entry.path.rstrip("/")
-    return None
-
-
-def _has_log(folder: str) -> bool:
-    return any(name.endswith(".log") for name in _names(folder))
 
 
 def _names(folder: str) -> Iterator[str]:
@@ -258,7 +244,7 @@ def _is_lost(directory: LogDirectory, created: PartitionForecast | None) -> bool
     key = created.topic, created.partition
     had_data = any(offsets.get(key, 0) > 0 for offsets in directory.checkpoints.values())
     try:
-        return had_data and not _has_log(f"{created.log_dir}/{created.name}")
+        return had_data and not has_log(f"{created.log_dir}/{created.name}")
     except InputError:
         return had_data
 
