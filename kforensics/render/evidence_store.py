@@ -153,7 +153,7 @@ def created_part(folder: Path, is_kept: Callable[[Path], bool] = lambda _part: F
         with deferred_signals():
             part, descriptor = _created_folder(folder)
             unfinished.callback(os.close, descriptor)
-            unfinished.callback(_remove_part, part, is_kept)
+            unfinished.callback(_remove_part, folder, part, is_kept)
         yield part
 
 
@@ -167,9 +167,15 @@ def _created_folder(folder: Path) -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _remove_part(part: Path, is_kept: Callable[[Path], bool]) -> None:
-    if not is_kept(part):
-        shutil.rmtree(part, ignore_errors=True)
+def _remove_part(folder: Path, part: Path, is_kept: Callable[[Path], bool]) -> None:
+    """Delete an unfinished store; under another name first, so that what still runs adds nothing to it."""
+    if is_kept(part):
+        return
+    gone = part_path(folder)
+    with suppress(OSError):
+        part.replace(gone)
+        part = gone
+    shutil.rmtree(part, ignore_errors=True)
 
 
 def manifest_text(manifest: Mapping[str, Any], counts: Mapping[str, int]) -> bytes:

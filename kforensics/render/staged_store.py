@@ -34,7 +34,14 @@ from kforensics.render.evidence_store import (
     store_path,
 )
 from kforensics.render.output import abandoned
-from kforensics.render.store_claim import FINISHED, check_unused, claimed_objects, create_folder, unwritable
+from kforensics.render.store_claim import (
+    FINISHED,
+    check_unused,
+    claimed_objects,
+    create_folder,
+    create_task_folder,
+    unwritable,
+)
 
 # Folder of the plan in the staging folder.
 PLAN = "_plan"
@@ -110,8 +117,8 @@ class TaskWriter:
         return tuple(StorePart(name, self._path(name), rows) for name, rows in counts.items())
 
     def _create_file(self, table: Table) -> TableFile:
-        create_folder(self._system, f"{self._root}/{table.name}")
-        return TableFile(f"{self._root}/{table.name}/{self._attempt}", arrow_schema_of(table), self._system)
+        folder = create_task_folder(self._system, self._root, table.name)
+        return TableFile(f"{folder}/{self._attempt}", arrow_schema_of(table), self._system)
 
     def _path(self, table: str) -> str:
         return f"{table}/{self._name}"
@@ -123,10 +130,6 @@ def publish(system: fs.FileSystem, attempt: str, path: str) -> None:
         with suppress(FileNotFoundError):  # HDFS does not replace files
             system.delete_file(path)
     system.move(attempt, path)
-
-
-def _has_finished(part: Path) -> bool:
-    return (part / FINISHED).is_dir()
 
 
 class StagedStore:
@@ -143,7 +146,7 @@ class StagedStore:
     """
 
     def __init__(self, output: str) -> None:
-        self._output = output
+        self._output, self._is_discarded = output, False
         self._system, self._root = locate_store(output)
         check_unused(output)
         try:
@@ -153,7 +156,7 @@ class StagedStore:
                     unfinished.enter_context(claimed_objects(self._system, self._root, output))
                 else:
                     self._root = str(store_path(Path(output)))
-                    part = unfinished.enter_context(created_part(Path(self._root), _has_finished))
+                    part = unfinished.enter_context(created_part(Path(self._root), self._is_kept))
                     self.staging = self._staging_path = str(part)
                     check_unused(output)  # another process may have finished it in the meantime
                 self._held: ExitStack | None = unfinished.pop_all()
@@ -200,8 +203,12 @@ class StagedStore:
         infos = self._system.get_file_info(fs.FileSelector(f"{folder}/{FINISHED}", allow_not_found=True))
         return min((info.base_name for info in infos if info.base_name.startswith(f"{plan}-")), default=None)
 
+    def _is_kept(self, part: Path) -> bool:
+        return not self._is_discarded and (part / FINISHED).is_dir()
+
     def discard(self) -> None:
-        """Delete what finished tasks have returned, so that nothing is left if the store is not finished."""
+        """Keep nothing if the store is not finished: delete what finished tasks return, now or until it is closed."""
+        self._is_discarded = True
         with suppress(OSError):
             self._delete_finished()
 
@@ -218,7 +225,7 @@ class StagedStore:
         if self._held is None:
             return
         held, self._held = self._held, None
-        is_kept = self._exists(f"{self._root}/{FINISHED}")
+        is_kept = not self._is_discarded and self._exists(f"{self._root}/{FINISHED}")
         if is_uri(self._output) and not is_kept and not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())

@@ -67,6 +67,33 @@ def create_folder(system: fs.FileSystem, folder: str) -> None:
         system.create_dir(folder, recursive=True)
 
 
+def create_task_folder(system: fs.FileSystem, staging: str, *names: str) -> str:
+    """Return a folder for files of tasks, and create it in a local file system unless the staging folder is gone.
+
+    Tasks that still run when an audit is interrupted do not create its staging folder anew.
+
+    Args:
+        system: the file system.
+        staging: the staging folder in it.
+        names: the folders below it, the outermost first.
+
+    Raises:
+        UsageError: there is no staging folder.
+        OSError: the folder cannot be created.
+    """
+    folder = "/".join((staging, *names))
+    if isinstance(system, fs.LocalFileSystem):
+        try:
+            for depth in range(len(names)):
+                Path(staging, *names[: depth + 1]).mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"cannot write {staging}: it is not on {platform.node() or 'a machine'}, where a task runs; "
+                "name a folder for --output that all machines share"
+            ) from error
+    return folder
+
+
 @contextmanager
 def claimed_objects(system: fs.FileSystem, root: str, output: str) -> Iterator[None]:
     """Keep other processes, on any host, from writing a store of objects until the context ends.

@@ -229,6 +229,17 @@ def test_what_is_discarded_is_not_kept(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_task_that_still_runs_when_an_audit_is_discarded_leaves_nothing(tmp_path: Path) -> None:
+    """It returns its result between Ctrl-C and the end, and begins a table when the folder is gone."""
+    with StagedStore(str(tmp_path / "store")) as store:
+        parts = TaskWriter(store.staging, "small-00000")
+        store.discard()
+        create_folder(fs.LocalFileSystem(), f"{store.staging}/_finished/plan-4")
+    with pytest.raises(UsageError, match="name a folder for --output that all machines share"):
+        parts.add(_producers(0, 2 * MIN_ARROW_ROWS))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_while_rows_are_added_is_one_sentence(tmp_path: Path) -> None:
     """The limit of the size of a file stands for a full disk. Nothing is left."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from kforensics.render.evidence_store import locate_store
 from kforensics.render.staged_store import publish, writing
-from kforensics.render.store_claim import FINISHED, create_folder
+from kforensics.render.store_claim import FINISHED, create_task_folder
 
 __all__ = ["FinishedTasks", "KeptStage", "resume_key"]
 
@@ -107,7 +107,7 @@ class KeptStage:
         attempt = f"{folder}/.{self.name}-{task:06}-{uuid4().hex}"
         with ExitStack() as opened:
             with writing(self.tasks.staging):
-                create_folder(system, folder)
+                create_task_folder(system, root, FINISHED, self.tasks.job)
                 stream = opened.enter_context(system.open_output_stream(attempt))
             number = -1
             for number, batch in enumerate(compute(arriving)):

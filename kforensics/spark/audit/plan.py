@@ -23,7 +23,7 @@ from kforensics.forensics.partition.log_places import moved_away
 from kforensics.parsers.files.discover import Unreadable
 from kforensics.render.evidence_store import locate_store
 from kforensics.render.staged_store import PLAN, StagedStore, writing
-from kforensics.render.store_claim import create_folder
+from kforensics.render.store_claim import create_task_folder
 from kforensics.spark.audit.finished_tasks import FinishedTasks, KeptStage
 from kforensics.spark.audit.listing import (
     CONTEXT,
@@ -218,8 +218,8 @@ def _write_plan(staging: str, number: int, batches: Iterable[pa.RecordBatch]) ->
     system, root = locate_store(staging)
     name = f"{number:020}-{uuid4().hex}.parquet"
     with writing(staging):
-        create_folder(system, f"{root}/{PLAN}")
-        with pq.ParquetWriter(f"{root}/{PLAN}/{name}", PLANNED, filesystem=system) as writer:
+        folder = create_task_folder(system, root, PLAN)
+        with pq.ParquetWriter(f"{folder}/{name}", PLANNED, filesystem=system) as writer:
             for batch in batches:
                 writer.write_batch(batch)
     return name
