@@ -70,7 +70,7 @@ def create_folder(system: fs.FileSystem, folder: str) -> None:
 def create_task_folder(system: fs.FileSystem, staging: str, *names: str) -> str:
     """Return a folder for files of tasks, and create it in a local file system unless the staging folder is gone.
 
-    Tasks that still run when an audit is interrupted do not create its staging folder anew.
+    Tasks that still run when an audit is interrupted do not create its staging folder again.
 
     Args:
         system: the file system.
