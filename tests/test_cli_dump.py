@@ -566,7 +566,7 @@ def test_a_file_that_is_removed_before_it_is_read_is_reported(partition: Path, m
         (partition / CLASSIC.name).unlink()
         return rows
 
-    monkeypatch.setattr("kforensics.analyses.find_files.discover", discover)
+    monkeypatch.setattr("kforensics.parsers.files.discover.discover", discover)
     ended = dump(partition)
     assert ended.code == 3
     assert f"cannot read {partition / CLASSIC.name}: there is no such file" in ended.err

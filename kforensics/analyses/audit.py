@@ -13,7 +13,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kforensics.analyses.find_files import Notify
 from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.analyses.pool import Advance, copy_results, partition_results
 from kforensics.analyses.without_records import refuse_without_records
@@ -31,7 +30,7 @@ from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.chunk_bytes import CHUNK_FORMAT
 from kforensics.forensics.partition.splits import SPLIT_SIZE
 from kforensics.forensics.partition.stored_chunks import CHUNK_SUMMARIES, SummaryUse
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import FoundFile, Notify
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import TABLES, Table

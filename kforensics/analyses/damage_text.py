@@ -28,9 +28,8 @@ from kforensics.render.screen import Line, Screen
 from kforensics.render.streams import TextSink, progress_meter
 
 if TYPE_CHECKING:
-    from kforensics.analyses.find_files import Notify
     from kforensics.parsers.columns.batch_columns import BatchColumns
-    from kforensics.parsers.files.discover import FoundFile
+    from kforensics.parsers.files.discover import FoundFile, Notify
     from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
 __all__ = ["dump_damage"]

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from kforensics.analyses.filters import Isolation
-from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.read_files import (
     Convert,
     FilesReader,
@@ -24,7 +23,7 @@ from kforensics.analyses.read_files import (
 )
 from kforensics.errors import InputError, UsageError
 from kforensics.kafka_dump.tool_options import ToolOptions
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import FoundFile, Notify, find_files
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import MAX_DECOMPRESSED_BYTES, kernels_for

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kforensics.analyses.find_files import Notify, find_files
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
 from kforensics.forensics.forecast.cluster_ids import foreign_cluster_ids
@@ -16,6 +15,7 @@ from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.release_limits import release_numbers
 from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, folder_of, partitions_of
+from kforensics.parsers.files.discover import Notify, find_files
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.source import content_path

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import IO
 
 from kforensics.analyses.dump import DumpOutcome, DumpRequest, selected_files
-from kforensics.analyses.find_files import Notify
 from kforensics.analyses.read_files import FilesReader, isolation_filter_of
 from kforensics.errors import KforensicsError, UsageError
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import FoundFile, Notify
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.tables.file_rows import ReadOptions
 from kforensics.render.streams import TextSink, progress_meter

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.partitions import NO_LOG, OnUnreadable
 from kforensics.analyses.topics import check_topics, is_numbered, is_selected
 from kforensics.errors import InputError, UsageError
@@ -25,6 +24,7 @@ from kforensics.forensics.mirrors.offset_syncs import OffsetSync, read_offset_sy
 from kforensics.forensics.mirrors.record_matching import match_logs
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition, partitions_of
+from kforensics.parsers.files.discover import Notify, find_files
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.source import file_name
 from kforensics.render.streams import watched, watcher

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kforensics.analyses.find_files import Notify, find_files
 from kforensics.analyses.settings import KnownSettings, with_given, with_remote_logs
 from kforensics.analyses.surroundings import (
     CONTEXT_TOPICS,
@@ -31,7 +30,7 @@ from kforensics.forensics.partition.partition_files import (
     partitions_of,
 )
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.discover import FoundFile, Notify, find_files
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.render.streams import watcher
 

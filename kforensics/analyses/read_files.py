@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kforensics.analyses.filters import Isolation
-from kforensics.analyses.find_files import Notify
 from kforensics.errors import InputError
-from kforensics.parsers.files.discover import UNKNOWN, FoundFile
+from kforensics.parsers.files.discover import UNKNOWN, FoundFile, Notify
 from kforensics.parsers.files.input_paths import is_named
 from kforensics.parsers.files.log_names import parse_file_name
 from kforensics.parsers.files.source import Source, file_name, open_source

@@ -8,7 +8,7 @@ from contextlib import suppress
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.partition.left_out import with_records_left_out
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.parsers.log.left_out_records import LEFT_OUT
+from kforensics.parsers.log.records import LEFT_OUT
 
 
 def refuse_without_records(partitions: Iterable[Partition], need: str) -> None:

@@ -11,13 +11,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kforensics.analyses.filters import Isolation, isolation_level, offset_range, pattern, time_range
-from kforensics.analyses.find_files import find_files
 from kforensics.analyses.formatted_records import formatted_texts, logs_of_formatter
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
 from kforensics.analyses.topics import files_of_partitions, selection_of
 from kforensics.api.views.table_view import CELL_STYLE, aligned_lines
 from kforensics.errors import InputError
 from kforensics.forensics.core.formatting import format_count, format_size
+from kforensics.parsers.files.discover import find_files
 from kforensics.parsers.format.decompression import DEFAULT_BUDGET
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.format.text_encoding import printable

@@ -7,13 +7,13 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from kforensics.analyses.find_files import find_files
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.topics import files_of_partitions, selection_of
 from kforensics.api.partition_questions import Paths, investigation_of, path_names, raise_any
 from kforensics.api.query_tables import ABSENT_FROM_LOGS, LogTables, store_tables
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
+from kforensics.parsers.files.discover import find_files
 from kforensics.report_html.store_reader import open_store
 from kforensics.sql.result_rows import result_table
 from kforensics.sql.session import Session

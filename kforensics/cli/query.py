@@ -154,9 +154,9 @@ def _log_tables(
 ) -> tuple[dict[str, "Source"], dict[str, str]]:
     from dataclasses import replace
 
-    from kforensics.analyses.find_files import find_files
     from kforensics.analyses.topics import files_of_partitions
     from kforensics.api.query_tables import ABSENT_FROM_LOGS, LogTables, once
+    from kforensics.parsers.files.discover import find_files
     from kforensics.render.output import check_output
 
     check_output(options.output, logs)

@@ -20,8 +20,8 @@ from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Damage, Record
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import walk
-from kforensics.parsers.log.left_out_records import LEFT_OUT
 from kforensics.parsers.log.log_rows import read_records
+from kforensics.parsers.log.records import LEFT_OUT
 
 CHANGED = "it changed while it was read; copy it and try again"
 

@@ -9,7 +9,7 @@ from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.files.discover import open_found
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import batch_bytes, walk
-from kforensics.parsers.log.left_out_records import LEFT_OUT, are_left_out
+from kforensics.parsers.log.records import LEFT_OUT, are_left_out
 
 __all__ = ["require_records", "with_records_left_out"]
 

@@ -6,24 +6,30 @@ What cannot be read is reported as :class:`Unreadable`, never skipped silently.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from kforensics.errors import InputError, InputMissingError
 from kforensics.parsers.files.folders import Entry, Folders, folders_of
+from kforensics.parsers.files.input_paths import is_named
 from kforensics.parsers.files.log_names import FolderName, parse_file_name, parse_folder_name
 from kforensics.parsers.files.source import LocalSource, RemoteSource, open_source
 
 __all__ = [
     "DeferredFolder",
     "FoundFile",
+    "Notify",
     "Unreadable",
     "classified_by_suffix",
     "discover",
     "discover_folder",
     "discover_lazily",
+    "find_files",
 ]
 
+# Takes a sentence for the user.
+Notify: TypeAlias = Callable[[str], None]
 UNKNOWN = "unknown"
 SEGMENT_SUFFIXES = ("log", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
 # Files that only the folder of a partition contains.
@@ -93,6 +99,24 @@ def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
             if not is_one or isinstance(row, Unreadable):
                 seen.add(_key(row))
             yield row
+
+
+def find_files(paths: Sequence[str], notify: Notify) -> tuple[list[FoundFile], int]:
+    """Return the files under the paths, and how many paths cannot be read.
+
+    Args:
+        paths: files, folders, archives, globs or URIs.
+        notify: takes a sentence for each path that cannot be read.
+    """
+    files: list[FoundFile] = []
+    unreadable = 0
+    for row in discover(paths):
+        if isinstance(row, Unreadable):
+            notify(f"cannot read {row.path}: {row.why}")
+            unreadable += 1
+        else:
+            files.append(classified_by_suffix(row) if is_named(row.path, paths) else row)
+    return files, unreadable
 
 
 def discover_lazily(paths: Iterable[str]) -> Iterator[DiscoveryRow | DeferredFolder]:

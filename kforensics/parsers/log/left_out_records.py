@@ -1,8 +1,9 @@
 """Leaves the records out of the data batches of a log; every byte that remains keeps its position.
 
-The records of a data batch become zeros, after a mark: a zero byte, which no records of any codec begin with, and the
-checksum that the batch had, so that batches that differed still differ. The checksum in the header is that of the new
-bytes. So a log shows by itself where its records were left out, and no reader needs to know how it was copied.
+The records of a data batch become zeros, after a mark (:func:`kforensics.parsers.log.records.are_left_out`): a zero
+byte, which no records of any codec begin with, and the checksum that the batch had, so that batches that differed still
+differ. The checksum in the header is that of the new bytes. So a log shows by itself where its records were left out,
+and no reader needs to know how it was copied.
 """
 
 from __future__ import annotations
@@ -13,37 +14,16 @@ from kforensics.parsers.files.source import BUFFER_BYTES, Source
 from kforensics.parsers.format.checksums import crc32c
 from kforensics.parsers.format.derived import fixed_layout
 from kforensics.parsers.format.layouts import BATCH_HEADER, ENTRY_PREFIX
-from kforensics.parsers.format.rows import Batch, Damage, Failure
+from kforensics.parsers.format.rows import Batch, Damage
 from kforensics.parsers.log.batch_headers import CRC_START, batch_header, plausible
 from kforensics.parsers.log.batches import walk
-
-__all__ = ["LEFT_OUT", "are_left_out", "kept_bytes"]
+from kforensics.parsers.log.records import NO_RECORDS, STORED_CRC
 
 HEADER, PREFIX = fixed_layout(BATCH_HEADER), fixed_layout(ENTRY_PREFIX)
-STORED_CRC = slice(HEADER.offsets["crc"], CRC_START)
-NO_RECORDS = b"\0"
-MARK_SIZE = len(NO_RECORDS) + HEADER.reader("crc").size
 # A control batch that fails its checksum may be a data batch. Markers are smaller than this; data are then left out.
 MAX_DOUBTFUL_CONTROL = 128
 # Damage that begins with a whole header, as far as the file has it.
 WITH_HEADER = ("crc", "truncated")
-LEFT_OUT = Failure("left-out", "", "the records were left out of this copy by 'kforensics collect --metadata-only'")
-
-
-def are_left_out(batch: Batch, data: bytes) -> bool:
-    """Return whether the records of a batch were left out.
-
-    Args:
-        batch: its header.
-        data: its bytes, from the first on; the last ones may be missing.
-    """
-    if batch.is_legacy or not batch.count or data[HEADER.size : HEADER.size + len(NO_RECORDS)] != NO_RECORDS:
-        return False
-    # Zeros may also be what a disk lost. One checksum in four billion is zero; its batch is not recognized.
-    mark = data[HEADER.size + len(NO_RECORDS) : HEADER.size + MARK_SIZE]
-    if not mark.strip(b"\0") or data[HEADER.size + MARK_SIZE :].strip(b"\0"):
-        return False
-    return batch.crc_valid or mark == data[STORED_CRC]
 
 
 def kept_bytes(source: Source, end: int, on_legacy: Callable[[], None]) -> Iterator[tuple[int, bytes]]:

@@ -65,8 +65,8 @@ def _rows(batch: Batch, data: bytes, budget: int) -> Iterator[Record | Failure]:
         from kforensics.parsers.log.legacy_format import legacy_records  # few logs are of formats 0 and 1
 
         return iter([over_budget(budget)]) if is_cut else legacy_records(batch, data, budget)
-    from kforensics.parsers.log.left_out_records import LEFT_OUT, are_left_out  # batch rows do not need it
-    from kforensics.parsers.log.records import decode_records, open_payload  # batch rows do not need them
+    # Batch rows do not need them.
+    from kforensics.parsers.log.records import LEFT_OUT, are_left_out, decode_records, open_payload
 
     if are_left_out(batch, data):
         return iter([LEFT_OUT])

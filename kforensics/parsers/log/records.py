@@ -29,8 +29,15 @@ from kforensics.parsers.format.failures import (
 from kforensics.parsers.format.integers import VarintError, int64, read_varint, read_varlong, sequence_after
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from kforensics.parsers.format.rows import LOG_APPEND_TIME, Batch, Failure, Header, Record
+from kforensics.parsers.log.batch_headers import CRC_START
 
-HEADER_SIZE = fixed_layout(BATCH_HEADER).size
+HEADER = fixed_layout(BATCH_HEADER)
+HEADER_SIZE = HEADER.size
+STORED_CRC = slice(HEADER.offsets["crc"], CRC_START)
+# A copy without records has a mark instead: a zero byte, which no records of any codec begin with, and the checksum.
+NO_RECORDS = b"\0"
+MARK_SIZE = len(NO_RECORDS) + HEADER.reader("crc").size
+LEFT_OUT = Failure("left-out", "", "the records were left out of this copy by 'kforensics collect --metadata-only'")
 CHECKING_END = "Error checking for remaining bytes after reading batch"
 IN_STREAM = "Failed to decompress record stream"
 
@@ -41,6 +48,22 @@ class Payload:
 
     stream: Decompressed
     compressed: bool
+
+
+def are_left_out(batch: Batch, data: bytes) -> bool:
+    """Return whether the records of a batch were left out.
+
+    Args:
+        batch: its header.
+        data: its bytes, from the first on; the last ones may be missing.
+    """
+    if batch.is_legacy or not batch.count or data[HEADER_SIZE : HEADER_SIZE + len(NO_RECORDS)] != NO_RECORDS:
+        return False
+    # Zeros may also be what a disk lost. One checksum in four billion is zero; its batch is not recognized.
+    mark = data[HEADER_SIZE + len(NO_RECORDS) : HEADER_SIZE + MARK_SIZE]
+    if not mark.strip(b"\0") or data[HEADER_SIZE + MARK_SIZE :].strip(b"\0"):
+        return False
+    return batch.crc_valid or mark == data[STORED_CRC]
 
 
 def open_payload(batch: Batch, data: bytes, budget: int = DEFAULT_BUDGET) -> Payload:
