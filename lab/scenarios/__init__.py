@@ -31,6 +31,7 @@ _MODULES = (
     "coordinators",
     "cluster_metadata",
     "remote_storage",
+    "tiered_cluster",
     "crash",
     "legacy_zookeeper",
     "legacy_formats",

@@ -11,9 +11,9 @@ from lab.scenario import Scenario, Stage
 from lab.scenarios.steps import open_producer, small_segments, transaction
 
 # The newest release whose test jar is published.
-_KAFKA = "4.3.1"
+KAFKA = "4.3.1"
 _PACKAGE = "org.apache.kafka.server.log.remote"
-_CONFIG = {
+CONFIG = {
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": f"{_PACKAGE}.storage.LocalTieredStorage",
     "remote.log.storage.manager.impl.prefix": "rsm.config.",
@@ -32,7 +32,7 @@ _RETAINED = ("kept", "retained", "cut", "retained-and-cut")
 def play(stage: Stage) -> None:
     """Segments go to the remote store, leave the local disk, are read back; one topic is deleted."""
     driver = stage.driver
-    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(_KAFKA, 1000)}
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(KAFKA, 1000)}
     for topic in ("tiered", "tiered-deleted"):
         driver.call("create_topic", name=topic, configs=configs)
     open_producer(driver, "p")
@@ -40,7 +40,7 @@ def play(stage: Stage) -> None:
     for topic in ("tiered", "tiered-deleted"):
         _write(driver, topic)
     for topic in ("tiered", "tiered-deleted"):
-        _wait_for_local_deletion(stage, topic)
+        wait_for_local_deletion(stage, topic)
     driver.call("consumer", name="reader", config={"group.id": "reader", "isolation.level": "read_committed"})
     driver.call("assign", name="reader", topic="tiered", partition=0)
     driver.call("poll", names=["reader"], milliseconds=3000)
@@ -53,7 +53,7 @@ def play(stage: Stage) -> None:
 def play_retention(stage: Stage) -> None:
     """Logs whose start is in remote storage: at offset 0, moved by retention, moved by DeleteRecords, and by both."""
     driver = stage.driver
-    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(_KAFKA, 1000)}
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1", **small_segments(KAFKA, 1000)}
     for topic in _RETAINED:
         driver.call("create_topic", name=topic, configs=configs)
     open_producer(driver, "p")
@@ -61,7 +61,7 @@ def play_retention(stage: Stage) -> None:
     for topic in _RETAINED:
         _write(driver, topic)
     for topic in _RETAINED:
-        _wait_for_local_deletion(stage, topic)
+        wait_for_local_deletion(stage, topic)
     for topic in ("retained", "retained-and-cut"):
         driver.call("alter_config", type="TOPIC", name=topic, configs={"retention.bytes": "1500"})
         _wait_for_start(stage, topic)
@@ -90,17 +90,18 @@ def _write(driver: Driver, topic: str) -> None:
             transaction(driver, "t", topic, "commit" if number else "abort", 1)
 
 
-def _wait_for_local_deletion(stage: Stage, topic: str) -> None:
+def wait_for_local_deletion(stage: Stage, topic: str, node: int = 1) -> None:
+    """Wait until a broker has only the active segment of a topic on its disk, or for a minute."""
     stage.note(f"wait until the old segments of {topic} are in the remote store only")
-    folder = stage.cluster.node(1).data / f"{topic}-0"
+    folder = stage.cluster.node(node).data / f"{topic}-0"
     deadline = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < deadline and len(list(folder.glob("*.log"))) > 1:
         time.sleep(0.3)
 
 
-def _prepare(cluster: Cluster) -> list[str]:
+def prepare(cluster: Cluster) -> list[str]:
     """The store lives in the test jar, which a broker loads from a path of its own."""
-    jars = fetch(f"remote-{_KAFKA}", [Artifact(f"org.apache.kafka:kafka-storage:{_KAFKA}:test")])
+    jars = fetch(f"remote-{KAFKA}", [Artifact(f"org.apache.kafka:kafka-storage:{KAFKA}:test")])
     for node in cluster.nodes:
         node.config["remote.log.storage.manager.class.path"] = _test_jar(jars)
         node.config["rsm.config.dir"] = str(node.data.parent / "remote-store")
@@ -114,25 +115,25 @@ def _test_jar(jars: Path) -> str:
 SCENARIOS = [
     Scenario(
         name="remote-storage",
-        kafka=_KAFKA,
+        kafka=KAFKA,
         shows=(
             "Tiered storage: `__remote_log_metadata` with segments copied and deleted and a partition deleted, a"
             " log whose local start is beyond its start, and the cache of remote indexes."
         ),
         play=play,
-        config=_CONFIG,
-        prepare=_prepare,
+        config=CONFIG,
+        prepare=prepare,
     ),
     Scenario(
         name="remote-retention",
-        kafka=_KAFKA,
+        kafka=KAFKA,
         shows=(
             "Logs whose start is in remote storage: at offset 0 (`kept`), moved by retention (`retained`), by"
             " DeleteRecords (`cut`) and by both. `earliest_local` in `truth.json` is what ListOffsets said of their"
             " parts on disk."
         ),
         play=play_retention,
-        config=_CONFIG,
-        prepare=_prepare,
+        config=CONFIG,
+        prepare=prepare,
     ),
 ]

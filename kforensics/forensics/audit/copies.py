@@ -13,10 +13,11 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.check import collectors_of
 from kforensics.forensics.checks.partition.structure import CHECK as STRUCTURE
 from kforensics.forensics.checks.replicas import REPLICA_CHECKS
+from kforensics.forensics.core.election import Election, SyncChange
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
+from kforensics.forensics.metadata.cluster_metadata import leadership_in
 from kforensics.forensics.metadata.topic_metadata import topics_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
@@ -40,10 +41,12 @@ class Copies:
     Attributes:
         partitions: two or more copies, each of another broker.
         elections: the elections in their order.
+        sync_changes: when replicas came into sync or fell out of it for the last time.
     """
 
     partitions: tuple[Partition, ...]
     elections: tuple[Election, ...] = ()
+    sync_changes: tuple[SyncChange, ...] = ()
 
     @property
     def size(self) -> int:
@@ -61,6 +64,7 @@ class PartitionElections:
         topic_id: id of the topic.
         partition: partition number.
         elections: the elections in their order.
+        sync_changes: when replicas came into sync or fell out of it for the last time.
     """
 
     cluster: str
@@ -68,6 +72,7 @@ class PartitionElections:
     topic_id: str
     partition: int
     elections: tuple[Election, ...]
+    sync_changes: tuple[SyncChange, ...] = ()
 
 
 def copies_among(
@@ -113,9 +118,9 @@ def partition_elections(partitions: Iterable[Partition], clusters: Clusters) -> 
     for name, members in _by_cluster(partitions, clusters).items():
         with suppress(InputError):  # the result of the metadata log itself reports this
             topics = topics_in(members)
-            for (topic_id, number), elections in elections_in(members).items():
+            for (topic_id, number), leadership in leadership_in(members).items():
                 topic = topics.get(topic_id)
-                yield PartitionElections(name, topic.name if topic else None, topic_id, number, elections)
+                yield PartitionElections(name, topic.name if topic else None, topic_id, number, *leadership)
 
 
 def _by_cluster(partitions: Iterable[Partition], clusters: Clusters) -> dict[str, list[Partition]]:
@@ -132,11 +137,12 @@ def _groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
 def _copies(
     cluster: str, groups: Iterable[tuple[Partition, ...]], elections: Iterable[PartitionElections]
 ) -> Iterator[Copies]:
-    known = {(entry.topic_id, entry.partition): entry.elections for entry in elections if entry.cluster == cluster}
+    known = {(entry.topic_id, entry.partition): entry for entry in elections if entry.cluster == cluster}
     for group in groups:
         topic_id = next((partition.topic_id for partition in group if partition.topic_id is not None), "")
         number = group[0].place.partition
-        yield Copies(group, () if number is None else known.get((topic_id, number), ()))
+        entry = None if number is None else known.get((topic_id, number))
+        yield Copies(group, entry.elections, entry.sync_changes) if entry else Copies(group)
 
 
 def _newest(copies: Sequence[Partition]) -> tuple[Partition, ...]:
@@ -159,7 +165,9 @@ def evaluate_copies(copies: Copies, rules: Rules, workers: int | None) -> Partit
     place = copies.partitions[0].place
     common = Place(None, None, place.topic, place.partition)
     try:
-        result = compare_replicas(copies.partitions, rules, copies.elections, workers=workers)
+        result = compare_replicas(
+            copies.partitions, rules, copies.elections, workers=workers, sync_changes=copies.sync_changes
+        )
     except InputError:  # the result of the unreadable copy itself reports this
         return PartitionResult(common, "", 0, is_counted=False)
     return PartitionResult(common, "", 0, result.rows, result.findings, is_counted=False)
@@ -187,10 +195,12 @@ class ReplicaResult:
         return worst_severity(self.findings)
 
 
-def compare_replicas(
+def compare_replicas(  # noqa: PLR0913  # what is known of the partition, and how to read it
     partitions: Sequence[Partition],
     rules: Rules,
     elections: Sequence[Election] = (),
+    *,
+    sync_changes: Sequence[SyncChange] = (),
     kernels: KernelPolicy = kernels_for,
     workers: int | None = None,
 ) -> ReplicaResult:
@@ -204,6 +214,8 @@ def compare_replicas(
         rules: limits and the time of evaluation.
         elections: its leader elections, from ``cluster_metadata.elections_in`` on the cluster's metadata; they
             distinguish an unclean election from a tail that was never committed.
+        sync_changes: the last change of each replica's being in sync, from ``cluster_metadata.leadership_in``; a
+            replica that is out of sync lacks committed records until it has caught up.
         kernels: provides the compiled kernels.
         workers: number of reader threads: 0 to read in the calling thread, None for one per processor.
 
@@ -217,6 +229,7 @@ def compare_replicas(
     if len(partitions) < 2:
         raise ValueError("it takes two copies of a partition to compare")
     comparison = compare_copies(partitions, rules, elections, kernels, workers)
+    comparison = replace(comparison, sync_changes=tuple(sync_changes))
     findings = replica_findings(comparison)
     return ReplicaResult(
         place=comparison.place,

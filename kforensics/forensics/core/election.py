@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kforensics.forensics.core.formatting import format_time
 
-__all__ = ["NO_LEADER", "RECOVERED", "RECOVERING", "UNCHANGED", "Election", "unclean_phrase"]
+__all__ = ["NO_LEADER", "RECOVERED", "RECOVERING", "UNCHANGED", "Election", "SyncChange", "unclean_phrase"]
 
 # Instead of a leader in ``PartitionChangeRecord``.
 NO_LEADER, UNCHANGED = -1, -2
@@ -38,6 +38,21 @@ class Election:
     def in_sync_text(self) -> str:
         """The in-sync replicas, for a sentence."""
         return ", ".join(map(str, self.in_sync)) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncChange:
+    """When a replica came into sync, or fell out of it, for the last time.
+
+    Attributes:
+        broker_id: its broker.
+        is_in_sync: whether it is in sync since then.
+        timestamp: when the controller wrote it, in ms.
+    """
+
+    broker_id: int
+    is_in_sync: bool
+    timestamp: int
 
 
 def unclean_phrase(election: Election) -> str:

@@ -6,13 +6,14 @@ that elects a leader that was not in sync marks it as recovering.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election, SyncChange
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -31,6 +32,7 @@ __all__ = [
     "MetadataRecord",
     "elections_in",
     "is_whole_snapshot",
+    "leadership_in",
     "log_records",
     "longest_copy",
     "metadata_batches",
@@ -245,11 +247,13 @@ class _Registration:
         leader_epoch: current leader epoch.
         in_sync: in-sync replicas.
         last_leader: the leader, or the last one if there is none.
+        replicas: all replicas, including those that are being added.
     """
 
     leader_epoch: int
     in_sync: tuple[int, ...]
     last_leader: int
+    replicas: tuple[int, ...] = ()
 
 
 def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[Election, ...]]:
@@ -261,18 +265,45 @@ def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[El
     Raises:
         InputError: the metadata log cannot be read.
     """
-    elections: dict[PartitionKey, list[Election]] = {}
+    return {key: elections for key, (elections, _) in leadership_in(partitions).items() if elections}
+
+
+def leadership_in(
+    partitions: Iterable[Partition],
+) -> dict[PartitionKey, tuple[tuple[Election, ...], tuple[SyncChange, ...]]]:
+    """Return the elections by topic id and partition, and when replicas came into sync or fell out of it last.
+
+    Replicas that have been in sync since the partition was created have no change. Arguments and errors are those of
+    :func:`elections_in`.
+    """
+    elections: dict[PartitionKey, list[Election]] = defaultdict(list)
+    changes: dict[PartitionKey, dict[int, SyncChange]] = defaultdict(dict)
     registrations: dict[PartitionKey, _Registration] = {}
     for timestamp, kind, value in metadata_records(partitions, ELECTION_RECORDS):
         key = value["topicId"], value["partitionId"]
         before = registrations.get(key)
         if kind == "PartitionRecord":
-            registrations[key] = _Registration(value["leaderEpoch"], tuple(value["isr"]), value["leader"])
+            isr, replicas = tuple(value["isr"]), tuple(value["replicas"])
+            before = _Registration(value["leaderEpoch"], replicas, value["leader"], replicas)
+            registrations[key] = replace(before, in_sync=isr)
         elif before is not None:
             registrations[key] = _changed(before, value)
             if value["leader"] != UNCHANGED and timestamp is not None:
-                elections.setdefault(key, []).append(_election(registrations[key], before, timestamp, value))
-    return {key: tuple(of_partition) for key, of_partition in elections.items()}
+                elections[key].append(_election(registrations[key], before, timestamp, value))
+        if before is not None and timestamp is not None:
+            changes[key].update(_sync_changes(before, registrations[key], timestamp))
+    return {
+        key: (tuple(elections.get(key, ())), tuple(changes.get(key, {}).values()))
+        for key in elections.keys() | changes.keys()
+    }
+
+
+def _sync_changes(before: _Registration, after: _Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
+    """Yield the replicas that are in sync after a change and were not before, or the other way round, and new ones."""
+    for broker in {*after.replicas, *after.in_sync}:
+        is_in_sync = broker in after.in_sync
+        if is_in_sync != (broker in before.in_sync) or (not is_in_sync and broker not in before.replicas):
+            yield broker, SyncChange(broker, is_in_sync, timestamp)
 
 
 def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
@@ -281,6 +312,7 @@ def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
     if leader != UNCHANGED:
         last_leader = before.last_leader if leader == NO_LEADER else leader
         after = replace(before, leader_epoch=before.leader_epoch + 1, last_leader=last_leader)
+    after = after if value.get("replicas") is None else replace(after, replicas=tuple(value["replicas"]))
     return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))
 
 

@@ -11,10 +11,10 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+from kforensics.forensics.core.election import Election, SyncChange
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.metadata.cluster_metadata import Election
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.batch_windows import ReplicaBatches, batch_windows
 from kforensics.forensics.replicas.differences import Difference, DifferenceFinder, DifferenceKind, SideSummary
@@ -49,6 +49,11 @@ class RecordDifferences:
     count: int = 0
 
 
+# A follower that no longer fetches stays in sync for ``replica.lag.time.max.ms``, 30 s by default, and leaders look for
+# such followers each half of that: what it lacks is at most so much older. Rule: ``Partition.getOutOfSyncReplicas``.
+STOPS_TO_FETCH_MS = 45_000
+
+
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__
 class Comparison:
     """The replicas of a partition, and where they differ.
@@ -62,6 +67,7 @@ class Comparison:
         differing_records: different records at the same offset, in the compacted part of the log.
         differing_keys: keys whose newest record differs after compaction.
         elections: leader elections of the partition, as far as the cluster metadata is available.
+        sync_changes: when replicas came into sync or fell out of it for the last time, as far as that is available.
     """
 
     replicas: tuple[Replica, ...]
@@ -72,6 +78,7 @@ class Comparison:
     differing_records: RecordDifferences = RecordDifferences()
     differing_keys: tuple[KeyDifference, ...] = ()
     elections: tuple[Election, ...] = ()
+    sync_changes: tuple[SyncChange, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -121,6 +128,23 @@ class Comparison:
         """Return the replica that a later leader has overruled in a range, None if neither was."""
         number = overruled_replica(difference, self.replicas)
         return None if number is None else self.replicas[number]
+
+    def out_of_sync(self, replica: Replica, other: Replica) -> SyncChange | None:
+        """Return the change by which a replica need not have all that is committed on another one, None without one.
+
+        It fell out of sync, at most STOPS_TO_FETCH_MS after the first record that it lacks, or came into sync only
+        after its files had been written.
+        """
+        broker_id, newest = replica.partition.place.broker_id, replica.partition.newest_mtime_ms
+        change = next((change for change in self.sync_changes if change.broker_id == broker_id), None)
+        if change is None:
+            return None
+        if change.is_in_sync:
+            return change if newest is not None and newest < change.timestamp else None
+        first, second = sorted((replica, other), key=lambda side: side.number)
+        behind = self.differences_between(first, second, DifferenceKind.BEHIND)
+        times = [side.timestamps[0] for difference in behind for side in difference.sides if side.timestamps]
+        return None if times and min(times) + STOPS_TO_FETCH_MS < change.timestamp else change
 
     def unclean_election(self, above: int, upto: int) -> Election | None:
         """Return the first unclean election whose leader epoch is above one epoch and not above another."""

@@ -54,9 +54,12 @@ def of_replicated(store: Path) -> list[tuple[int, str, int]]:
 
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_replica_of_real_brokers_that_was_copied_first_keeps_its_verdict(tmp_path: Path, *, is_older: bool) -> None:
-    """Broker 2 lacks 12 committed records: it was running and was copied first, or it has lost them."""
+    """Broker 2 lacks 12 committed records: it was running and was copied first, or it has lost them.
+
+    The metadata of the cluster, which has it out of sync some seconds later, is not at hand.
+    """
     logs, store = tmp_path / "logs", tmp_path / "store"
-    shutil.copytree(SAMPLES / "replication", logs)
+    shutil.copytree(SAMPLES / "replication", logs, ignore=shutil.ignore_patterns("__cluster_metadata-0"))
     log_dir = logs / "broker-2"
     for file in (log_dir / "replicated-0").glob(f"{39:020}.*"):
         file.unlink()

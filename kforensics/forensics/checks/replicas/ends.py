@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import export_command
-from kforensics.forensics.core.election import unclean_phrase
+from kforensics.forensics.core.election import SyncChange, unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
-from kforensics.forensics.core.formatting import format_count, format_offsets
+from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.replicas.comparison import Comparison
@@ -34,7 +34,8 @@ CODES = by_name(
         ),
         benign=(
             "It was out of sync and lagging, its files were copied earlier, or its broker was stopped earlier. If its "
-            "files are the older ones, the severity is only info; not if it was stopped and once had more itself."
+            "files are the older ones, or the metadata of the cluster has it out of sync, the severity is only info, "
+            "but not if its log was once longer."
         ),
     ),
     Code(
@@ -92,12 +93,13 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
     )
     traces, evidence = _traces(replica)
     is_early = _ended_earlier(replica, knowing)
+    severity = Severity.INFO if is_early else None
     benign: tuple[str, ...] = (OUT_OF_SYNC, _why_early(replica) if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
     remedy = _rescue(replica, knowing, replica.end) if elected is not None else _catch_up(replica, knowing, committed)
     if elected is not None:
         message += f" It has since become leader with epoch {elected}, so the missing records are lost."
-        benign = ("out of sync and lagging: no, it was elected",)
+        severity, benign = Severity.CRITICAL, ("out of sync and lagging: no, it was elected",)
     elif begin is not None:
         message += (
             f" A later leader has written to it from offset {begin} on, so {knowing.name} truncates its own records "
@@ -105,21 +107,19 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         )
         benign = ("out of sync and lagging: no, a later leader has written to it",)
         remedy = _rescue(replica, knowing, begin)
+    elif not is_early and not _was_longer(replica) and (change := comparison.out_of_sync(replica, knowing)):
+        message += f" {_why_out_of_sync(change)}"
+        severity, benign = Severity.INFO, ("out of sync and lagging: yes, by the metadata of the cluster",)
     else:
         message += f"{traces} Not ruled out: it lags out of sync, or was copied before the others."
+    evidence |= {"other": knowing.partition.folder, "log_end_offset": replica.end}
     return comparison.finding(
         replica,
         CODES["replica-truncated"],
         message,
-        severity=Severity.CRITICAL if elected is not None else Severity.INFO if is_early else None,
+        severity=severity,
         offsets=(replica.end, committed - 1),
-        evidence={
-            "other": knowing.partition.folder,
-            "log_end_offset": replica.end,
-            "high_watermark": committed,
-            "leader_epoch": elected,
-            **evidence,
-        },
+        evidence={**evidence, "high_watermark": committed, "leader_epoch": elected},
         benign=benign,
         cause=_cause(comparison, replica, knowing),
         remedy=remedy,
@@ -129,6 +129,13 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
 def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
     """Return the traces of a longer log, if the replica's own high watermark shows that it was longer."""
     return traces_of_lost_end(replica.state) if _was_longer(replica) else ("", {})
+
+
+def _why_out_of_sync(change: SyncChange) -> str:
+    when = format_time(change.timestamp)
+    if change.is_in_sync:
+        return f"It came into sync at {when}, after its files had been written."
+    return f"It has been out of sync since {when}, so it lags and will catch up."
 
 
 def _why_early(replica: Replica) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from os import utime
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 
 from kforensics.forensics.audit.copies import compare_copies
 from kforensics.forensics.checks.replicas.ends import findings
+from kforensics.forensics.core.election import Election, SyncChange
 from kforensics.forensics.core.findings import Finding, Severity
-from kforensics.forensics.metadata.cluster_metadata import Election
+from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.replicas.comparison import STOPS_TO_FETCH_MS
 from tests.forensics.forge import Segments
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under
@@ -29,6 +32,7 @@ SILENT = {
 }
 
 TRUNCATED, LAG, START = FIRES
+OLDER, NEWER = 1, 4_000_000_000
 SHORT, LONG = "plain @0-4", "plain @0-4; plain @5-9"
 
 
@@ -85,6 +89,39 @@ def test_a_broker_in_its_shutdown_stops_to_follow_before_it_writes_its_snapshots
             written = 3 if file.suffix == ".snapshot" else second
             utime(file, (written, written))
     assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("is_in_sync", "after_ms", "seconds", "high_watermark", "severity"),
+    [
+        (False, 1, NEWER, 5, Severity.INFO),
+        (False, STOPS_TO_FETCH_MS, NEWER, 5, Severity.INFO),
+        (False, STOPS_TO_FETCH_MS + 100, NEWER, 5, Severity.WARNING),
+        (False, 1, NEWER, 7, Severity.WARNING),
+        (True, 1, OLDER, 5, Severity.INFO),
+        (True, 1, NEWER, 5, Severity.WARNING),
+    ],
+    ids=[
+        *("out of sync", "when it was noticed", "long after it had the records", "it once had more"),
+        *("in sync after the copy", "in sync before"),
+    ],
+)
+def test_the_metadata_shows_that_a_replica_was_out_of_sync(
+    tmp_path: Path, *, is_in_sync: bool, after_ms: int, seconds: int, high_watermark: int, severity: Severity
+) -> None:
+    replicas = (SHORT, {"high_watermark": high_watermark}), (LONG, {"high_watermark": 8})
+    forged(tmp_path, *replicas)
+    for file in tmp_path.rglob("*"):
+        utime(file, (seconds, seconds))
+    comparison = compare(tmp_path)
+    (behind,) = comparison.differences
+    (begun,) = {side.timestamps[0] for side in behind.sides if side.timestamps}
+    change = SyncChange(1, is_in_sync, begun + after_ms)
+    (finding,) = findings(replace(comparison, sync_changes=(change, SyncChange(2, not is_in_sync, 1))))
+    assert brief([finding]) == [(TRUNCATED, severity, 5, 7)]
+    words = f"came into sync at {format_time(begun + after_ms)}" if is_in_sync else "so it lags and will catch up"
+    assert (words in finding.message) == (severity == Severity.INFO)
+    assert ("Not ruled out: it lags out of sync" in finding.message) == (severity == Severity.WARNING)
 
 
 @pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
