@@ -130,7 +130,7 @@ pack: build ## build what a Spark cluster needs into dist/: the package as a zip
 
 onefile: build $(VENV)/release.stamp ## pack kforensics and its dependencies into one file in dist/, for machines with Python alone, and try it
 	$(COMMIT_TIME) sh scripts/pack_onefile.sh $(BIN)/python dist/*.whl dist
-	KFORENSICS_DIST=dist $(RUN) pytest --quiet tests/test_onefile.py
+	KFORENSICS_DIST=dist $(RUN) pytest --quiet tests/test_onefile.py tests/test_first_answer.py
 
 release: wheels onefile ## collect sdist, wheels, the one file, components (SBOM), notes and checksums in out/release, and check them; uploads nothing
 	$(COMMIT_TIME) sh scripts/release.sh $(BIN)/python dist out/release

@@ -24,7 +24,7 @@ cp "$dist"/other/*.whl "$dist"/*.whl "$dist"/*.tar.gz "$dist"/*.pyz "$folder"
 for file in "$folder"/*; do
     case $file in
     */"kforensics-$version"[-.]*) ;;
-    *) stop "$file is not of version $version, which kforensics/version.py names; pyproject.toml must name the same." ;;
+    *) stop "$file is not of version $version, which kforensics/version.py names; run make clean and make release." ;;
     esac
 done
 
@@ -37,8 +37,10 @@ done
 "$python" -P -m venv --without-pip "$place/environment"
 "$python" -P -m pip --python "$place/environment/bin/python" --disable-pip-version-check install --quiet \
     --constraint constraints.txt "$(echo "$dist"/*.whl)"
-"$python" -P -m cyclonedx_py environment "$place/environment/bin/python" --pyproject pyproject.toml --output-reproducible \
-    --validate --output-format JSON --output-file "$folder/kforensics-$version.cdx.json"
+# That of the sdist has the version.
+tar --extract --gzip --to-stdout --wildcards --file "$(echo "$dist"/*.tar.gz)" '*/pyproject.toml' >"$place/pyproject.toml"
+"$python" -P -m cyclonedx_py environment "$place/environment/bin/python" --pyproject "$place/pyproject.toml" \
+    --output-reproducible --validate --output-format JSON --output-file "$folder/kforensics-$version.cdx.json"
 
 awk -v heading="## [$version]" 'index($0, "## [") == 1 { inside = index($0, heading) == 1; next } inside' CHANGELOG.md |
     sed '/./,$!d' >"$folder/RELEASE_NOTES.md"

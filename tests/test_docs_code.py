@@ -14,7 +14,9 @@ from typer.main import get_command
 
 import kforensics
 from kforensics.cli import app
+from kforensics.errors import PUBLISHED
 from scripts import documented
+from scripts.install_lines import WHEEL
 from tests.command import run
 
 pytestmark = pytest.mark.slow
@@ -153,12 +155,11 @@ def _parse(command: str, arguments: list[str]) -> None:
 
 def _installable(what: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    if extra := re.fullmatch(r"\.\[(\w+)\]", what):
+    if extra := re.fullmatch(rf"(?:\.|{PUBLISHED})\[(\w+)\]", what):
         assert extra[1] in extras
     else:
-        wheel = f"kforensics-{kforensics.__version__}-py3-none-manylinux_2_17_x86_64.whl"
         # The repository has no address yet: the reader names one.
-        assert what in (".", "git+$REPOSITORY") or Path(what).name == wheel
+        assert what in (".", PUBLISHED, "git+$REPOSITORY") or Path(what).name == WHEEL
 
 
 def test_calls_for_other_machines_have_arguments_that_there_are() -> None:

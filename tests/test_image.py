@@ -13,17 +13,24 @@ from pathlib import Path
 
 import pytest
 
+import kforensics
 from tests.command import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.repository]
 
 # The backend of uv itself, which pip installs for the build: whatever is imported from it is there.
-UV_BUILD = "def __getattr__(name): return lambda *_: name\n"
+UV_BUILD = """
+import shutil
+def __getattr__(name): return lambda *_: name
+def build_sdist(folder, settings): return shutil.copy("pyproject.toml", folder)
+"""
 BACKEND = """
 import importlib, sys
 backend = importlib.import_module(sys.argv[1])
 print(backend.__file__, *backend.get_requires_for_build_wheel({"platform": "linux-x86_64"}), sep="\\n")
 """
+
+SDIST = "import importlib, sys; importlib.import_module(sys.argv[1]).build_sdist(sys.argv[2])"
 
 
 @pytest.fixture(scope="module")
@@ -67,19 +74,37 @@ def ignored(folder: str, names: list[str]) -> set[str]:
 @pytest.fixture(scope="module")
 def backend(source: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return the file of the build backend and what it asks for, on a machine without programs."""
+    return from_backend(source, tmp_path_factory.mktemp("uv"), BACKEND)
+
+
+def from_backend(source: Path, folder: Path, code: str, *arguments: str) -> list[str]:
+    """Return what code prints that has the name of the build backend as its first argument."""
     system = tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["build-system"]
-    uv = tmp_path_factory.mktemp("uv")
-    (uv / "uv_build.py").write_text(UV_BUILD)
-    places = [*(str(source / path) for path in system["backend-path"]), str(uv)]
-    command = [sys.executable, "-P", "-c", BACKEND, system["build-backend"]]
+    (folder / "uv_build.py").write_text(UV_BUILD)
+    places = [*(str(source / path) for path in system["backend-path"]), str(folder)]
+    command = [sys.executable, "-P", "-c", code, system["build-backend"], *arguments]
     variables = {"PYTHONPATH": os.pathsep.join(places), "PATH": ""}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout.splitlines()
 
 
 def test_build_backend_is_among_the_files(source: Path, backend: list[str]) -> None:
     assert Path(backend[0]).is_relative_to(source)
+
+
+def test_the_version_that_is_packed_is_that_of_the_package(source: Path, tmp_path: Path) -> None:
+    """It is stated in no second place; no file of the checkout is changed for that."""
+    module, before = source / "kforensics" / "version.py", (source / "pyproject.toml").read_text("utf-8")
+    stated = module.read_text("utf-8")
+    module.write_text(stated.replace(kforensics.__version__, "7.6.5"), "utf-8")
+    try:
+        from_backend(source, tmp_path, SDIST, str(tmp_path))
+    finally:
+        module.write_text(stated, "utf-8")
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (project["version"], "dynamic" in project) == ("7.6.5", False)
+    assert (source / "pyproject.toml").read_text("utf-8") == before
 
 
 def test_kernels_are_linked_without_the_compiler_of_the_machine(backend: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
@@ -9,7 +10,7 @@ from typer.main import get_command
 import kforensics
 import kforensics.plots
 from kforensics.cli import app
-from scripts import site_pages
+from scripts import site_pages, site_pictures
 
 pytestmark = pytest.mark.slow
 
@@ -42,8 +43,23 @@ A [benchmark](../benchmarks/README.md#scale).
 
 <!-- [[[end]]] -->
 """
-    shown = site_pages.on_page_markdown(page, page=None)
+    shown = site_pages.on_page_markdown(page)
     assert shown == "See `tables.py` and [findings](findings.md#damage).\n\n\nA benchmark.\n\n"
+
+
+def test_the_first_page_has_pictures() -> None:
+    """Where no browser can make one of a report, the terminal is alone."""
+    page = (ROOT / "docs/index.md").read_text("utf-8")
+    shown = site_pages.on_page_markdown(page, files=[SimpleNamespace(src_uri="pictures/report.png")])
+    assert re.findall(r'<img src="(\S+)"', shown) == ["pictures/terminal.svg", "pictures/report.png"]
+    assert re.findall(r'<img src="(\S+)"', site_pages.on_page_markdown(page)) == ["pictures/terminal.svg"]
+
+
+def test_the_picture_of_a_terminal_fetches_nothing_and_is_always_the_same() -> None:
+    picture = site_pictures.terminal()
+    assert re.findall(r"(?:url\(|href=)[\"']?(?!#)[^)\s]*", picture) == []
+    assert "stuck-transaction" in picture
+    assert picture == site_pictures.terminal()
 
 
 @pytest.mark.parametrize(
