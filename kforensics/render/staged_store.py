@@ -132,6 +132,15 @@ def publish(system: fs.FileSystem, attempt: str, path: str) -> None:
     system.move(attempt, path)
 
 
+class _Unfinished:
+    """Decides whether an unfinished folder is kept: if some of its tasks have finished, unless all is discarded."""
+
+    is_discarded = False
+
+    def is_kept(self, part: Path) -> bool:
+        return not self.is_discarded and (part / FINISHED).is_dir()
+
+
 class StagedStore:
     """A store that workers write.
 
@@ -146,7 +155,8 @@ class StagedStore:
     """
 
     def __init__(self, output: str) -> None:
-        self._output, self._is_discarded = output, False
+        # A reference to this store would keep its folder after an early Ctrl-C.
+        self._output, self._unfinished = output, _Unfinished()
         self._system, self._root = locate_store(output)
         check_unused(output)
         try:
@@ -156,7 +166,7 @@ class StagedStore:
                     unfinished.enter_context(claimed_objects(self._system, self._root, output))
                 else:
                     self._root = str(store_path(Path(output)))
-                    part = unfinished.enter_context(created_part(Path(self._root), self._is_kept))
+                    part = unfinished.enter_context(created_part(Path(self._root), self._unfinished.is_kept))
                     self.staging = self._staging_path = str(part)
                     check_unused(output)  # another process may have finished it in the meantime
                 self._held: ExitStack | None = unfinished.pop_all()
@@ -203,12 +213,9 @@ class StagedStore:
         infos = self._system.get_file_info(fs.FileSelector(f"{folder}/{FINISHED}", allow_not_found=True))
         return min((info.base_name for info in infos if info.base_name.startswith(f"{plan}-")), default=None)
 
-    def _is_kept(self, part: Path) -> bool:
-        return not self._is_discarded and (part / FINISHED).is_dir()
-
     def discard(self) -> None:
         """Keep nothing if the store is not finished: delete what finished tasks return, now or until it is closed."""
-        self._is_discarded = True
+        self._unfinished.is_discarded = True
         with suppress(OSError):
             self._delete_finished()
 
@@ -225,7 +232,7 @@ class StagedStore:
         if self._held is None:
             return
         held, self._held = self._held, None
-        is_kept = not self._is_discarded and self._exists(f"{self._root}/{FINISHED}")
+        is_kept = not self._unfinished.is_discarded and self._exists(f"{self._root}/{FINISHED}")
         if is_uri(self._output) and not is_kept and not self._exists(f"{self._root}/{MANIFEST}"):
             with suppress(OSError):
                 self._delete_others(set())
