@@ -132,8 +132,9 @@ class Comparison:
     def out_of_sync(self, replica: Replica, other: Replica) -> SyncChange | None:
         """Return the change by which a replica need not have all that is committed on another one, None without one.
 
-        It fell out of sync, at most STOPS_TO_FETCH_MS after the first record that it lacks, or came into sync only
-        after its files had been written.
+        It fell out of sync before the first record that it lacks was written, or at most STOPS_TO_FETCH_MS later unless
+        its broker was shut down cleanly, which fetches until then. Or it came into sync only after its files had been
+        written.
         """
         broker_id, newest = replica.partition.place.broker_id, replica.partition.newest_mtime_ms
         change = next((change for change in self.sync_changes if change.broker_id == broker_id), None)
@@ -144,7 +145,8 @@ class Comparison:
         first, second = sorted((replica, other), key=lambda side: side.number)
         behind = self.differences_between(first, second, DifferenceKind.BEHIND)
         times = [side.timestamps[0] for difference in behind for side in difference.sides if side.timestamps]
-        return None if times and min(times) + STOPS_TO_FETCH_MS < change.timestamp else change
+        tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
+        return None if times and min(times) + tolerance < change.timestamp else change
 
     def unclean_election(self, above: int, upto: int) -> Election | None:
         """Return the first unclean election whose leader epoch is above one epoch and not above another."""

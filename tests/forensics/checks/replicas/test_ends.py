@@ -92,25 +92,28 @@ def test_a_broker_in_its_shutdown_stops_to_follow_before_it_writes_its_snapshots
 
 
 @pytest.mark.parametrize(
-    ("is_in_sync", "after_ms", "seconds", "high_watermark", "severity"),
+    ("is_in_sync", "after_ms", "seconds", "options", "severity"),
     [
-        (False, 1, NEWER, 5, Severity.INFO),
-        (False, STOPS_TO_FETCH_MS, NEWER, 5, Severity.INFO),
-        (False, STOPS_TO_FETCH_MS + 100, NEWER, 5, Severity.WARNING),
-        (False, 1, NEWER, 7, Severity.WARNING),
-        (True, 1, OLDER, 5, Severity.INFO),
-        (True, 1, NEWER, 5, Severity.WARNING),
+        (False, 1, NEWER, {}, Severity.INFO),
+        (False, STOPS_TO_FETCH_MS, NEWER, {}, Severity.INFO),
+        (False, STOPS_TO_FETCH_MS + 100, NEWER, {}, Severity.WARNING),
+        (False, -1, NEWER, {"clean_shutdown": True}, Severity.INFO),
+        (False, 1, NEWER, {"clean_shutdown": True}, Severity.WARNING),
+        (False, 1, NEWER, {"high_watermark": 7}, Severity.WARNING),
+        (True, 1, OLDER, {}, Severity.INFO),
+        (True, 1, NEWER, {}, Severity.WARNING),
     ],
     ids=[
-        *("out of sync", "when it was noticed", "long after it had the records", "it once had more"),
+        *("out of sync", "when it was noticed", "long after it had the records"),
+        *("stopped before", "in sync until it was stopped", "it once had more"),
         *("in sync after the copy", "in sync before"),
     ],
 )
 def test_the_metadata_shows_that_a_replica_was_out_of_sync(
-    tmp_path: Path, *, is_in_sync: bool, after_ms: int, seconds: int, high_watermark: int, severity: Severity
+    tmp_path: Path, *, is_in_sync: bool, after_ms: int, seconds: int, options: dict[str, Any], severity: Severity
 ) -> None:
-    replicas = (SHORT, {"high_watermark": high_watermark}), (LONG, {"high_watermark": 8})
-    forged(tmp_path, *replicas)
+    own = {"high_watermark": 5, "clean_shutdown": False, **options}
+    forged(tmp_path, (SHORT, own), (LONG, {"high_watermark": 8, "clean_shutdown": False}))
     for file in tmp_path.rglob("*"):
         utime(file, (seconds, seconds))
     comparison = compare(tmp_path)
