@@ -9,7 +9,7 @@ from lab.errors import LabError
 from lab.pedigree import write_pedigree
 from lab.progress import say
 from lab.random_cluster.copies import Counts
-from lab.random_cluster.plan import make_plan
+from lab.random_cluster.plan import make_plan, with_disks
 from lab.random_cluster.run import play
 from lab.scenario import Scenario
 from lab.scenarios import ALL, by_name
@@ -38,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--kafka", default="4.4.0", metavar="RELEASE", help="release of the brokers")
     clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
     clusters.add_argument("--controllers", type=int, default=0, metavar="N", help="controllers apart from the brokers")
+    clusters.add_argument("--disks", type=int, metavar="N", help="log directories of each broker; default: of the seed")
+    clusters.add_argument("--migrate", action="store_true", help="begin with ZooKeeper, and migrate to KRaft")
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
     clusters.add_argument("--upgrade", metavar="RELEASE", help="release that the first rolling restart brings")
@@ -52,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--hot", type=int, default=2, metavar="N", help="how many copies of the brokers at work")
     clusters.add_argument("--killed", type=int, default=0, metavar="N", help="copies of a broker killed meanwhile")
     clusters.add_argument("--full", type=int, default=0, metavar="N", help="copies of a broker whose disk was full")
+    clusters.add_argument("--offline", type=int, default=0, metavar="N", help="copies while one of the disks is away")
     clusters.set_defaults(run=_random)
     return parser
 
@@ -67,7 +70,13 @@ def _random(options: argparse.Namespace) -> None:
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
     skew_ms = round(options.skew * 1000)
     plan = replace(plan, controllers=options.controllers, skew_ms=skew_ms, rolls_back=options.rollback)
-    play(folder, plan, Counts(options.hot, options.killed, options.full))
+    if options.migrate:
+        plan = replace(plan, migrates=True)
+    if options.disks is not None:
+        plan = with_disks(plan, options.disks)
+    if options.offline and len(plan.log_dirs) == 1:
+        raise LabError("--offline needs --disks 2 or more: without its only log directory a broker ends.")
+    play(folder, plan, Counts(options.hot, options.killed, options.full, options.offline))
 
 
 def _chosen(names: list[str]) -> list[Scenario]:

@@ -175,7 +175,7 @@ class Node:
         config: broker settings beyond the lab's own.
         log_dirs: names of the log dirs; the empty name is the ``broker-<id>`` folder itself.
         roles: ``process.roles``.
-        environment: variables of its environment beyond those of the lab.
+        environment: variables beyond those of the lab.
     """
 
     node_id: int
@@ -226,11 +226,11 @@ class Node:
         self.version = version
         self.java.jars = broker_jars(version)
 
-    def format(self, *options: str) -> None:
+    def format(self, *options: str, cluster_id: str = CLUSTER_ID) -> None:
         """Write a fresh configuration and format the log dirs with the release's own tool."""
         self.write_config()
         command = [tool("java"), *_JVM, "-cp", f"{self.java.jars}/*", "kafka.tools.StorageTool", "format"]
-        command += ["-t", CLUSTER_ID, "-c", str(self.config_file), *options]
+        command += ["-t", cluster_id, "-c", str(self.config_file), *options]
         outcome = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder)
         if outcome.returncode != 0:
             raise LabError(f"kafka-storage format failed:\n{outcome.stdout[-1500:]}{outcome.stderr[-1500:]}")
@@ -346,12 +346,20 @@ def make_cluster(
     _handed_out.clear()
     roles = "broker" if controllers else "broker,controller"
     nodes = [Node(number, version, folder, {}, log_dirs, roles) for number in range(1, node_count + 1)]
-    own = range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
-    separate = [Node(number, version, folder, {}, roles="controller") for number in own]
-    for node in (*nodes, *separate):
+    separate = make_controllers(folder, version, controllers, config)
+    for node in nodes:
         node.config.update(kraft_config(node, separate or nodes))
         node.config.update(config or {})
     return Cluster(nodes, separate)
+
+
+def make_controllers(folder: Path, version: str, count: int, config: Mapping[str, str] | None = None) -> list[Node]:
+    """Controllers that are processes of their own, neither formatted nor started yet."""
+    numbers = range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + count)
+    controllers = [Node(number, version, folder, {}, roles="controller") for number in numbers]
+    for node in controllers:
+        node.config.update({**kraft_config(node, controllers), **(config or {})})
+    return controllers
 
 
 def kraft_config(node: Node, voters: Sequence[Node]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,16 +63,22 @@ def build_legacy(scenario: Scenario) -> None:
 
 
 def zookeeper_node(
-    number: int, folder: Path, zookeeper_port: int, version: str, config: Mapping[str, str]
+    number: int,
+    folder: Path,
+    zookeeper_port: int,
+    version: str,
+    config: Mapping[str, str],
+    *,
+    log_dirs: Sequence[str] = ("",),
 ) -> ZooKeeperNode:
     """A broker, not yet started, that registers with the ZooKeeper on this port."""
-    node = ZooKeeperNode(number, version, folder, {})
+    node = ZooKeeperNode(number, version, folder, {}, log_dirs)
     quiet = {key: value for key, value in QUIET_CONFIG.items() if key not in _UNKNOWN_THEN}
     node.config = {
         "broker.id": str(node.node_id),
         "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
         "listeners": f"PLAINTEXT://{node.listener}",
-        "log.dirs": str(node.data),
+        "log.dirs": ",".join(str(node.data / name) for name in log_dirs),
         **quiet,
         **config,
     }

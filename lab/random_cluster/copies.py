@@ -17,6 +17,8 @@ from lab.random_cluster.plan import Plan
 
 _PAUSES = (0, 0, 0.01, 0.03)
 _FULL_SECONDS = 8
+# Longer than until the next checkpoint, with which a broker notices that a log directory is away.
+_OFFLINE_SECONDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,13 @@ class Counts:
         hot: of all brokers while they run.
         killed: of one broker that was killed for it, and is started again afterwards.
         full: of one broker whose disk was full, and which is started again when it is not.
+        offline: of all brokers while one of several disks of one of them is away; it is started again with the disk.
     """
 
     hot: int = 2
     killed: int = 0
     full: int = 0
+    offline: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,12 @@ class Copies:
 
     def take(self, share: float) -> None:
         """Take what is due once this share of the time under load has passed."""
-        kinds = ("hot", self._take_hot), ("killed", self._take_killed), ("full", self._take_full)
+        kinds = (
+            ("hot", self._take_hot),
+            ("killed", self._take_killed),
+            ("full", self._take_full),
+            ("offline", self._take_offline),
+        )
         for kind, take in kinds:
             count = getattr(self._counts, kind)
             while self._taken[kind] < count and (self._taken[kind] + 1) / (count + 1) <= share:
@@ -97,7 +106,8 @@ class Copies:
 
     def _take_hot(self, name: str) -> None:
         pauses = self._chance.choice((_PAUSES, (0,)))
-        self._copier.copy(self._cluster.nodes, name, lambda: time.sleep(self._chance.choice(pauses)))
+        nodes = [*self._cluster.nodes, *self._cluster.controllers]
+        self._copier.copy(nodes, name, lambda: time.sleep(self._chance.choice(pauses)))
 
     def _take_killed(self, name: str) -> None:
         node = self._chance.choice(self._cluster.nodes)
@@ -119,6 +129,19 @@ class Copies:
         self._copier.copy([node], name)
         flag.unlink()
         node.kill()
+        self._start(node)
+
+    def _take_offline(self, name: str) -> None:
+        """A broker goes on without a log directory, unless that of its metadata; the disk comes back as it was."""
+        node = self._chance.choice(self._cluster.nodes)
+        disk = node.data / self._chance.choice(node.log_dirs)
+        away = node.folder / f"away-{node.node_id}-{disk.name}"
+        self._copier.log.note(f"FAULT {disk.name} of broker {node.node_id} is away")
+        disk.rename(away)
+        time.sleep(self._chance.choice((1, _OFFLINE_SECONDS, 2 * _OFFLINE_SECONDS)))
+        self._copier.copy([*self._cluster.nodes, *self._cluster.controllers], name)
+        self._chance.choice((node.kill, node.stop))()
+        away.rename(disk)
         self._start(node)
 
 

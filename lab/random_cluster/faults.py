@@ -24,6 +24,7 @@ _METADATA_VERSIONS = (25, 29)
 # What stays on a disk that is replaced: the operator formats it with the same ids, and a voter must not forget how it
 # voted.
 _of_the_node = shutil.ignore_patterns("meta.properties", "bootstrap.checkpoint", "__cluster_metadata*")
+_MOVED = ("plain", "small", "compact", "unclean", "__transaction_state", "__consumer_offsets")
 _SETTINGS: list[tuple[str, str | None]] = [
     ("message.timestamp.type", "LogAppendTime"), ("message.timestamp.type", "CreateTime"), ("compression.type", "gzip"),
     ("compression.type", "producer"), ("retention.ms", "5000"), ("retention.ms", None), ("cleanup.policy", "compact"),
@@ -66,7 +67,7 @@ class Faults:
             kinds += [(self._repairs.grow, 1), (self._repairs.move, 4), (self._repairs.set, 2)]
             kinds += [(self._repairs.decommission, 2)] if self._plan.kraft else []
         if len(self._plan.log_dirs) > 1:
-            kinds += [(self._move, 4)]
+            kinds += [(self._move, 6)]
         if self._next_release():
             kinds = [*kinds, (self._roll, 12)]
         self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
@@ -77,6 +78,13 @@ class Faults:
             time.sleep(_SESSION_SECONDS)
         self._log.note(f"FAULT start broker {node.node_id}")
         node.start()
+
+    def replace(self, node: Node, new: Node) -> None:
+        """Stop a broker in order, and start another configuration of it in its place."""
+        node.stop()
+        self._cluster.nodes[self._cluster.nodes.index(node)] = new
+        self.start(new)
+        self._wait_for_replicas()
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
         try:
@@ -110,7 +118,7 @@ class Faults:
             if upgrade:
                 node.use(upgrade)
             self.start(node)
-            self._wait(lambda topics: all(len(each["isr"]) == len(each["replicas"]) for each in _partitions(topics)))
+            self._wait_for_replicas()
         if not upgrade:
             return
         self._is_rolled_back, self._is_upgraded = self._is_upgraded, True
@@ -133,16 +141,14 @@ class Faults:
         self._ask("reassign", topic=topic, partition=self._chance.randrange(2), replicas=replicas)
 
     def _move(self) -> None:
-        """Move a replica to another disk of its broker, now and then to be stopped on the way."""
-        topic, node = (
-            self._chance.choice(("plain", "small", "compact", "unclean")),
-            self._chance.choice(self._cluster.nodes),
-        )
+        """Move some replicas to another disk of their broker, now and then to be stopped on the way."""
+        node = self._chance.choice(self._cluster.nodes)
         path = node.data / self._chance.choice(self._plan.log_dirs)
-        place = {"topic": topic, "partition": self._chance.randrange(2), "broker": node.node_id}
-        self._ask("move_replica", **place, path=str(path))
+        for topic in self._chance.sample(_MOVED, self._chance.choice((1, 2, len(_MOVED)))):
+            place = {"topic": topic, "partition": self._chance.randrange(2), "broker": node.node_id}
+            self._ask("move_replica", **place, path=str(path))
         if self._chance.random() < 0.3:
-            self._log.note(f"FAULT kill -9 broker {node.node_id} while it moves {topic}")
+            self._log.note(f"FAULT kill -9 broker {node.node_id} while it moves replicas")
             node.kill()
             self.start(node)
 
@@ -205,7 +211,7 @@ class Faults:
         time.sleep(3)
         self._wait(lambda now: now["unclean"]["partitions"][each["partition"]]["leader"] == follower)
         self.start(self._cluster.node(each["leader"]))
-        self._wait(lambda now: all(len(one["isr"]) == len(one["replicas"]) for one in _partitions(now)))
+        self._wait_for_replicas()
 
     def _driver_topics(self) -> dict[str, Any] | None:
         try:
@@ -213,6 +219,9 @@ class Faults:
         except DriverError:
             return None
         return topics
+
+    def _wait_for_replicas(self) -> None:
+        self._wait(lambda topics: all(len(each["isr"]) == len(each["replicas"]) for each in _partitions(topics)))
 
     def _wait(self, met: Callable[[dict[str, Any]], bool]) -> None:
         deadline = time.monotonic() + _ELECTION_SECONDS

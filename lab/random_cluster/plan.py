@@ -47,6 +47,7 @@ class Plan:
         controllers: number of controllers that are processes of their own; without any, the brokers are controllers.
         skew_ms: by how much the clock of each broker is ahead of that of the broker before it; the second one is right.
         rolls_back: whether the second rolling restart brings the first release back.
+        migrates: whether the brokers begin with ZooKeeper although their release has KRaft, and migrate to it.
     """
 
     kafka: str
@@ -61,6 +62,7 @@ class Plan:
     controllers: int = 0
     skew_ms: int = 0
     rolls_back: bool = False
+    migrates: bool = False
 
     def clock_error_ms(self, node_id: int) -> int:
         """By how much the clock of a node is ahead."""
@@ -73,8 +75,8 @@ class Plan:
 
     @property
     def kraft(self) -> bool:
-        """Whether the lab runs this release without ZooKeeper."""
-        return _WITHOUT_KRAFT.match(self.kafka) is None
+        """Whether the brokers begin without ZooKeeper."""
+        return not self.migrates and _WITHOUT_KRAFT.match(self.kafka) is None
 
     @property
     def has_consumer_protocol(self) -> bool:
@@ -101,7 +103,17 @@ def make_plan(kafka: str, brokers: int, seed: int, seconds: int, upgrade: str | 
     plan = Plan(kafka, brokers, seed, seconds, config, topics, version, upgrade)
     # Before 3.7, KRaft brokers had one log directory.
     has_disks = plan.kraft and re.match(r"3\.[0-6]\.", kafka) is None and chance.random() < 0.4
-    return replace(plan, log_dirs=("disk-1", "disk-2")) if has_disks else plan
+    return with_disks(plan, 2) if has_disks else plan
+
+
+def with_disks(plan: Plan, count: int) -> Plan:
+    """The same cluster with so many log directories per broker."""
+    if count == 1:
+        return replace(plan, log_dirs=("",))
+    # So slow that replicas are on their way for seconds, or not slowed down.
+    throttle = Random(plan.seed).choice(({}, {"replica.alter.log.dirs.io.max.bytes.per.second": "10000"}))
+    log_dirs = tuple(f"disk-{number}" for number in range(1, count + 1))
+    return replace(plan, log_dirs=log_dirs, config={**plan.config, **throttle})
 
 
 def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -19,6 +20,7 @@ from lab.progress import say
 from lab.random_cluster.copies import Copier, Copies, Counts, full_disk_flag
 from lab.random_cluster.faults import Faults
 from lab.random_cluster.load import Load, Log, create
+from lab.random_cluster.migration import Migration
 from lab.random_cluster.plan import Plan
 from lab.scenario import write_json
 from lab.scenarios.hanging_tool import find_hanging
@@ -57,7 +59,7 @@ def play(folder: Path, plan: Plan, counts: Counts) -> None:
         copier = Copier(plan, folder / "copies", log)
         copies = Copies(cluster, copier, counts, faults.start)
         with _load(plan, drivers[:-1], log):
-            _provoke(plan, faults, copies)
+            _provoke(plan, faults, copies, Migration(plan, cluster, faults.replace, log) if plan.migrates else None)
             _kill_all(plan, cluster, log, copier)
         say("taking the truth")
         time.sleep(_SETTLE_SECONDS)
@@ -82,7 +84,8 @@ def _brokers(plan: Plan, folder: Path, counts: Counts) -> Iterator[Cluster]:
     folder.mkdir(parents=True)
     with zookeeper(folder, broker_jars(plan.kafka)) as port:
         config, nodes = {**_SESSION, **plan.config}, range(1, plan.brokers + 1)
-        cluster = Cluster([zookeeper_node(each, folder, port, plan.kafka, config) for each in nodes])
+        make = partial(zookeeper_node, log_dirs=plan.log_dirs)
+        cluster = Cluster([make(each, folder, port, plan.kafka, config) for each in nodes])
         _set_hosts(plan, cluster, counts)
         with running(cluster):
             yield cluster
@@ -101,13 +104,19 @@ def _set_hosts(plan: Plan, cluster: Cluster, counts: Counts) -> None:
         node.environment.update(environment)
 
 
-def _provoke(plan: Plan, faults: Faults, copies: Copies) -> None:
+def _provoke(plan: Plan, faults: Faults, copies: Copies, migration: Migration | None) -> None:
+    steps = migration.steps() if migration is not None else []
+    done = 0
     chance, begun = Random(plan.seed), time.monotonic()
-    while (share := (time.monotonic() - begun) / plan.seconds) < 1:
+    # Some faults take long.
+    while (share := (time.monotonic() - begun) / plan.seconds) < 1 or done < len(steps):
         time.sleep(chance.uniform(3, 8))
         faults.one()
-        copies.take(share)
-    # Some faults take long.
+        if done < len(steps) and share >= (done + 1) / (len(steps) + 2):
+            steps[done]()
+            done += 1
+        # Some copies of each stage of a migration, however slow that is.
+        copies.take(min(share, done / len(steps)) if steps else share)
     copies.take(1)
 
 

@@ -168,6 +168,7 @@ def _by_time(
 ) -> Alignment:
     """Assign each marker to the last end decided before it; of several, the first with the same outcome wins.
 
+    A marker with the other outcome that follows the end may be of a later transaction, if the end's own may be absent.
     An end certainly has no marker only if there are too few of its outcome, wherever they are.
     """
     markers, latest, optional_latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
@@ -177,7 +178,7 @@ def _by_time(
         end = end_of[marker]
         if end < 0:
             continue
-        until = (optional_latest if optional[marker] else latest)[end]
+        until = (optional_latest if optional[marker] or not ends.is_required[end] else latest)[end]
         if outcomes[marker] == ends.outcomes[end] or (markers[end] == NO_MARKER and times[marker] <= until):
             markers[end] = marker
     is_missing = np.zeros(len(ends), bool)

@@ -198,11 +198,25 @@ class _Join:
         unique = has_unique_key(self._coordinators)[self._listed["transaction"]]
         transactions = np.bincount(groups.of_partitions, minlength=groups.count)
         has_several = np.bincount(groups.of_markers, minlength=groups.count) > 1
-        # Before version 2 the epoch does not distinguish an operator's abort from the coordinator's.
-        certain = unique & ((self._column("transaction_version") >= TV2) | ~has_several[groups.of_partitions])
+        # Before version 2 the epoch does not distinguish an operator's abort from the coordinator's, nor the marker of
+        # a transaction from that of a later one, which follows the copy of the coordinator's log.
+        certain = ~has_several[groups.of_partitions] & ~self._may_be_of_later()
+        certain = unique & (certain | (self._column("transaction_version") >= TV2))
         is_unique: BoolArray = transactions == 1
         is_unique[groups.of_partitions[~certain]] = False
         return is_unique
+
+    def _may_be_of_later(self) -> BoolArray:
+        """Return for which listed partitions a marker contradicts the decision, and the log begins after its end.
+
+        A marker of a later transaction always follows that of an earlier one, so it is here because the topic was
+        recreated.
+        """
+        outcome_of_group = np.full(self._groups.count, NONE, "i1")
+        outcome_of_group[self._groups.of_markers] = self._markers["outcome"]
+        outcomes = outcome_of_group[self._groups.of_partitions]
+        contradicts: BoolArray = (outcomes != NONE) & (outcomes != self._outcomes)
+        return contradicts & self._precedes_log(self._column("completed"), self._listed["partition"])
 
     def by_key(self) -> None:
         """Join the groups whose key identifies the transaction."""

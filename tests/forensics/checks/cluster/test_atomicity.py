@@ -93,6 +93,23 @@ def test_a_marker_against_the_decision(version: int, marker: int, tmp_path: Path
     assert findings["eos-offset-outcome-mismatch"].finding.benign == (f"abort by an operator: {by_operator}",)
 
 
+@pytest.mark.parametrize(("state", "outcome"), [("Commit", "A"), ("Abort", "C")])
+@pytest.mark.parametrize("is_recreated", [True, False], ids=["recreated", "kept"])
+def test_a_marker_of_the_next_transaction_in_a_topic_that_was_recreated(
+    state: str, outcome: str, *, is_recreated: bool, tmp_path: Path
+) -> None:
+    """The brokers ran; the coordinator's log was copied before the next transaction, whose epoch is the same.
+
+    In a log that begins before the transaction, the marker is where that of the transaction must be.
+    """
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0, state=state))
+    earlier, first = ("", 0) if is_recreated else (f"plain @0-0 {at(5)}; ", 1)
+    followed = f"{earlier}D 1 0 0-0 @{first}-{first} T {at(1_000)}; M 1 0 {outcome} 0 @{first + 1} {at(1_010)}"
+    forge_data(tmp_path, everything(0, state[0]) | {"p-1": followed})
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    assert ("atomicity-split-outcome" in codes_in(cluster_under(tmp_path))) is not is_recreated
+
+
 def test_a_commit_against_the_decision_is_not_by_an_operator(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0, state="Abort"))
     forge_data(tmp_path, everything(0, "A") | {"p-1": data(0, "C")})
