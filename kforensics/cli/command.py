@@ -19,7 +19,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from kforensics.cli.messages import LOG_FORMAT, discard_output, notify, set_error_format
+from kforensics.cli.messages import discard_output, notify, set_error_format, set_log_format
 
 # The panels of the help, and the options that several commands share.
 SELECTION, OUTPUT, EXECUTION = "Selection", "Output", "Execution"
@@ -149,6 +149,14 @@ Verbose = Annotated[
         rich_help_panel=EXECUTION,
     ),
 ]
+LogFormat = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMAT",
+        help="Sentences on standard error as text, or as json: one object a line.",
+        rich_help_panel=EXECUTION,
+    ),
+]
 Config = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="Take defaults from this file.", rich_help_panel=EXECUTION),
@@ -222,14 +230,7 @@ class SharedOptions:
     progress: Progress = None
     quiet: Quiet = False
     verbose: Verbose = 0
-    log_format: Annotated[
-        str,
-        typer.Option(
-            metavar="FORMAT",
-            help="Sentences on standard error as text, or as json: one object a line.",
-            rich_help_panel=EXECUTION,
-        ),
-    ] = "text"
+    log_format: LogFormat = "text"
     config: Config = None
     no_config: NoConfig = False
 
@@ -255,7 +256,7 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
         def decorated(**given: Any) -> None:
             # Help has no use for the class, whose module needs this one.
             partition_options = import_module("kforensics.cli.partition_options").PartitionOptions
-            LOG_FORMAT[:] = [given.get("log_format", "text")]
+            set_log_format(given.get("log_format", "text"))
             if given.get("verbose") and given.get("config"):
                 notify(f"configuration: {given['config']}")
             repeatable = import_module("kforensics.cli.writing").repeatable

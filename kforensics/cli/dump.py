@@ -14,6 +14,7 @@ from kforensics.cli.command import (
     Command,
     Config,
     FormatOption,
+    LogFormat,
     NoConfig,
     Output,
     Partitions,
@@ -21,6 +22,7 @@ from kforensics.cli.command import (
     Topic,
     epilog,
 )
+from kforensics.cli.messages import set_log_format
 
 # The panels of the help.
 KAFKA = "Options of kafka-dump-log"
@@ -230,6 +232,7 @@ def dump(  # long: one parameter per option
         bool, typer.Option("--quiet", "-q", help="Do not report damage on standard error.", rich_help_panel=EXECUTION)
     ] = False,
     progress: Progress = None,
+    log_format: LogFormat = "text",
     _config: Config = None,
     _no_config: NoConfig = False,
 ) -> None:
@@ -253,6 +256,7 @@ def dump(  # long: one parameter per option
     from kforensics.parsers.log.selection import Selection
     from kforensics.render.formats import Format
 
+    set_log_format(log_format)
     fail_on_damage = choice(DumpFailOn, fail_on, "--fail-on")
     to_format = choice(Format, output_format, "--format")
     tool = ToolOptions(

@@ -76,11 +76,15 @@ def _add(text: "RankedText", answer: "DuplicatesAnswer") -> None:
     worst = -max((finding.severity for finding in answer.findings), default=0)
     if not isinstance(answer, PartitionDuplicates):
         place, folder = answer.copies.place, answer.copies.folder
-        text.add((FAULTY, worst), cross_partition_duplicate_lines(place, folder, answer.rows, shown=text))
+        lines = cross_partition_duplicate_lines(place, folder, answer.rows, shown=text)
+        text.add_partition((FAULTY, worst), lines, place, folder)
     elif not answer.state.partition.has_log:
         add_missing_log(text, NO_LOG, MissingLog.of(answer.state, "duplicates"))
     elif len(answer.duplicates):
-        advice = duplicate_advice(answer.state, answer.rows, answer.findings)
-        text.add((FAULTY, worst), chain(duplicate_lines(answer.state, answer.rows, shown=text), advice))
+        lines = chain(
+            duplicate_lines(answer.state, answer.rows, shown=text),
+            duplicate_advice(answer.state, answer.rows, answer.findings),
+        )
+        text.add_partition((FAULTY, worst), lines, answer.state.partition.place, answer.state.partition.folder)
     else:
         text.add_quiet(duplicate_lines(answer.state, answer.rows, shown=text))

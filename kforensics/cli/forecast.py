@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 # There is nothing to select by, and no time of evaluation: it is about the files as they are.
 LEFT_OUT = (
-    *("topic", "partitions", "min_severity", "codes", "since", "tz", "as_of", "alone", "settings"),
-    *("server_properties", "bootstrap_server", "verbose"),
+    *("topic", "partitions", "min_severity", "codes", "since", "as_of", "alone", "settings"),
+    *("server_properties", "bootstrap_server"),
 )
 
 
@@ -53,7 +53,12 @@ def forecast(
     if not paths:
         raise UsageError("there is no input; name log directories, as in /var/lib/kafka/data")
     check_output(options.output, paths)
-    with progress_meter(0, show=options.shows_progress, what=options.command_name) as meter, watching(meter):
+    options.report_evidence(f"log directories under {', '.join(paths)}")
+    with (
+        progress_meter(0, show=options.shows_progress, what=options.command_name) as meter,
+        watching(meter),
+        options.stage("log directories read, forecast and written"),
+    ):
         (_elect if elect else _start)(options, paths, release, status)
     raise typer.Exit(status.code(severity))
 

@@ -11,7 +11,7 @@ from kforensics.errors import EngineError, InputError, KforensicsError, UsageErr
 CLEAN, FINDINGS, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 # How sentences are written, and whether errors are JSON; the last one counts.
 LOG_FORMAT, ERRORS_ARE_JSON = ["text"], [False]
-JSON_FORMATS = ("json", "ndjson")
+LOG_FORMATS, JSON_FORMATS = ("text", "json"), ("json", "ndjson")
 KINDS = {USAGE: "usage", UNREADABLE: "unreadable"}
 
 
@@ -49,6 +49,17 @@ def exit_code_of(error: KforensicsError) -> int:
     if isinstance(error, UsageError):
         return USAGE
     return UNREADABLE if isinstance(error, InputError | EngineError) else FINDINGS
+
+
+def set_log_format(log_format: str) -> None:
+    """Set how sentences are written.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    if log_format not in LOG_FORMATS:
+        raise UsageError(f"--log-format {log_format!r} is not one of {', '.join(LOG_FORMATS)}")
+    LOG_FORMAT[:] = [log_format]
 
 
 def set_error_format(output_format: object) -> None:

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 # It is about the records of two clusters, which need no time of evaluation and no settings.
-LEFT_OUT = (
-    *("min_severity", "codes", "since", "tz", "as_of", "alone", "settings", "server_properties", "bootstrap_server"),
-    "verbose",
-)
+LEFT_OUT = (*("min_severity", "codes", "since", "as_of", "alone", "settings", "server_properties", "bootstrap_server"),)
 
 
 @app.command(cls=Command, epilog=epilog("mirror /data/source /data/target", "mirror --topic orders source target"))
@@ -46,11 +43,16 @@ def mirror(
     request = MirrorRequest.of(options.paths or (), options.topic or (), options.numbers(), mirror_topic)
     to_format, severity = options.format(), options.severity()
     check_output(options.output, (request.source, request.target))
+    options.report_evidence(f"the source {request.source} and the target {request.target}")
     status = ExitStatus()
     comparisons = status.watch(
         compare_mirrors(request, status.add_unlisted, status.add_unreadable), severities_of_mirror
     )
-    with progress_meter(0, show=options.shows_progress, what=options.command_name) as meter, watching(meter):
+    with (
+        progress_meter(0, show=options.shows_progress, what=options.command_name) as meter,
+        watching(meter),
+        options.stage("topics read, compared and written"),
+    ):
         if to_format is Format.TEXT:
             with open_output(options.output) as out:
                 write_parts(mirror_text(comparisons, options.screen()), out)

@@ -31,7 +31,6 @@ from kforensics.render.streams import progress_meter
 
 T = TypeVar("T")
 NEVER = "never"
-LOG_FORMATS = ("text", "json")
 # The options that select what is shown, and what they select, by field.
 OPTION_OF = {"min_severity": "--severity", "codes": "--code", "since": "--since", "partitions": "--partition"}
 SELECTS = {
@@ -182,8 +181,6 @@ class PartitionOptions(SharedOptions):
             UsageError: there is no path, no log or no such topic, a setting is invalid, or the output would be
                 among the input files.
         """
-        if self.log_format not in LOG_FORMATS:
-            raise UsageError(f"--log-format {self.log_format!r} is not one of {', '.join(LOG_FORMATS)}")
         paths = tuple(self.paths or ())
         if not paths:
             raise UsageError("there is no input; name partition folders or log directories, as in /var/lib/kafka/data")
@@ -233,6 +230,11 @@ class PartitionOptions(SharedOptions):
         start = time.perf_counter()
         yield
         self.report_time(name, time.perf_counter() - start)
+
+    def report_evidence(self, what: str) -> None:
+        """Report what is used as evidence, if the user wants to know; ``-v`` does."""
+        if self.verbose:
+            notify(f"evidence: {what}")
 
     def report_time(self, name: str, seconds: float) -> None:
         """Report how long a stage took, if the user wants to know."""

@@ -54,4 +54,5 @@ def _add(text: "RankedText", answer: "ProducersAnswer") -> None:
         return
     differs = any(in_snapshot is False for (in_snapshot,) in rows.only("in_snapshot"))
     is_open = any(first >= 0 for (first,) in rows.only("current_txn_first_offset"))
-    text.add((FAULTY if differs or is_open else NOT_FAULTY, not differs), lines)
+    rank = FAULTY if differs or is_open else NOT_FAULTY, not differs
+    text.add_partition(rank, lines, state.partition.place, state.partition.folder)

@@ -107,4 +107,5 @@ def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
         text.add_quiet(lines)
     else:
         oldest = min((time or 0 for (time,) in answer.still_open.only("first_timestamp")), default=None)
-        text.add((NOT_FAULTY if oldest is None else FAULTY, oldest or 0), lines)
+        rank = NOT_FAULTY if oldest is None else FAULTY, oldest or 0
+        text.add_partition(rank, lines, state.partition.place, state.partition.folder)

@@ -15,7 +15,7 @@ from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.incident_lines import IncidentView, incident_lines
-from kforensics.render.partition_text import partition_label
+from kforensics.render.partition_names import partition_label
 from kforensics.render.screen import Line, Screen
 
 # Partitions that could not be read and are named.

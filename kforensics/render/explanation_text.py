@@ -28,7 +28,8 @@ from kforensics.forensics.explain.transactional_id_story import (
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.partition_text import missing_log_lines, partition_label
+from kforensics.render.partition_names import partition_label
+from kforensics.render.partition_text import missing_log_lines
 from kforensics.render.screen import Line
 
 # Characters shown of a key or value.

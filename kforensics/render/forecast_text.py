@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
@@ -23,6 +23,8 @@ ALWAYS = (
 )
 # Effects of one kind that are listed before the rest is counted.
 LISTED = 10
+# Partitions that are listed with their offsets after the start.
+LISTED_PARTITIONS = 20
 INDENT = 11
 Found = tuple[PartitionForecast | None, Effect]
 
@@ -48,6 +50,9 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         yield from _effects(title, effects, screen)
     if forecast.outcome == STARTS:
         yield from _partitions(forecast, screen)
+    if _is_cut(forecast, (silent, logged), screen):
+        yield "in full:"
+        yield from screen.rest("--all")
     steps = remedies(forecast, screen.again(forecast.log_dirs)) if _is_bad(forecast, every) else []
     for number, (text, command) in enumerate(steps, 1):
         if number == 1:
@@ -135,15 +140,31 @@ def _effects(title: str, effects: list[Found], screen: Screen) -> Iterator[str]:
         yield Line(printable(text), severity, INDENT)
     for kind, count in kinds.items():
         if count > LISTED and not screen.shows_all:
-            yield f"{' ' * INDENT}… and {count - LISTED} more of {kind}; --all shows them"
+            yield f"{' ' * INDENT}… and {count - LISTED:,} more of {kind}"
 
 
 def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
-    changed = [each for each in forecast.partitions if any(effect.kind not in ROUTINE for effect in each.effects)]
-    shown = forecast.partitions if screen.shows_all else changed
-    for partition in sorted(shown, key=lambda each: (each.topic, each.partition)):
+    partitions = forecast.partitions if screen.shows_all else _changed(forecast)
+    ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
+    shown = ordered[: screen.shown(LISTED_PARTITIONS)]
+    for partition in shown:
         loaded = partition.loaded
         offsets = ""
         if loaded is not None and partition.fate in ("served", "created"):
             offsets = f", log {loaded.log_start} to {loaded.log_end}, LSO {loaded.last_stable}"
         yield printable(f"  {partition.name} afterwards: {partition.fate}{offsets}")
+    if more := len(ordered) - len(shown):
+        yield f"  … and {format_count(more, 'more partition')}"
+
+
+def _changed(forecast: BrokerForecast) -> list[PartitionForecast]:
+    return [each for each in forecast.partitions if any(effect.kind not in ROUTINE for effect in each.effects)]
+
+
+def _is_cut(forecast: BrokerForecast, blocks: Iterable[list[Found]], screen: Screen) -> bool:
+    """Return whether effects or partitions are left out."""
+    if screen.shows_all:
+        return False
+    counts = [count for effects in blocks for count in Counter(effect.kind for _, effect in effects).values()]
+    has_more = forecast.outcome == STARTS and len(_changed(forecast)) > LISTED_PARTITIONS
+    return has_more or any(count > LISTED for count in counts)

@@ -17,7 +17,7 @@ from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.group_lag_text import lag_lines
-from kforensics.render.partition_text import partition_label
+from kforensics.render.partition_names import partition_label
 from kforensics.render.screen import Line, Screen
 
 # Groups of a list, which fit a screen of 24 lines with what is said of them; events of a history, members of a group.

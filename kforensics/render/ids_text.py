@@ -27,7 +27,7 @@ from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
-from kforensics.render.partition_text import partition_label
+from kforensics.render.partition_names import partition_label
 from kforensics.render.screen import Line, Screen
 
 # Values of a setting that are listed.

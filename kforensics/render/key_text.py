@@ -13,12 +13,12 @@ from kforensics.forensics.keys.partitioner_fit import CountSource, PartitionerFi
 from kforensics.forensics.keys.topic_keys import SplitKey, TopicKeys
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.partition_names import partition_label
 from kforensics.render.partition_text import (
     FAULTY,
     NO_LOG,
     NOT_FAULTY,
     add_missing_log,
-    partition_label,
     placed_details,
 )
 from kforensics.render.ranked_text import RankedText

@@ -17,7 +17,8 @@ from kforensics.forensics.partition.stable_offset import DatedBy, StableOffset
 from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
-from kforensics.render.partition_text import add_missing_log, finding_details, partition_label, placed_details
+from kforensics.render.partition_names import partition_label
+from kforensics.render.partition_text import add_missing_log, finding_details, placed_details
 from kforensics.render.ranked_text import Rank, RankedText
 from kforensics.render.screen import Line, Screen
 
@@ -104,7 +105,8 @@ class LsoText:
         elif severe or not stable.exact:
             details = finding_details(state.partition.place, severe, self.bootstrap_server)
             rank = (WITH_FINDINGS, -max(each.severity for each in severe)) if severe else (NOT_EXACT,)
-            self._ranked.add(rank, [*_offset_lines(state, stable), *details])
+            lines = [*_offset_lines(state, stable), *details]
+            self._ranked.add_partition(rank, lines, state.partition.place, state.partition.folder)
         else:
             self._ranked.add_quiet(_offset_lines(state, stable))
 

@@ -19,6 +19,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.fitted_table import FittedTable, TableColumn
+from kforensics.render.partition_names import partition_label
 from kforensics.render.ranked_text import RankedText
 from kforensics.render.screen import BACKQUOTED, COMMAND, Line, advice_lines
 
@@ -65,13 +66,6 @@ RUN_HANG = 17
 DETAIL_INDENT = 11
 
 
-def partition_label(place: Place, folder: str) -> str:
-    """Return the name of a partition, with its broker if that is known."""
-    name = folder if place.topic is None else f"{place.topic}-{place.partition}"
-    broker = "" if place.broker_id is None else f" on broker {place.broker_id}"
-    return printable(f"{name}{broker}")
-
-
 def _name(state: PartitionState) -> str:
     return partition_label(state.partition.place, state.partition.folder)
 
@@ -93,8 +87,8 @@ def add_missing_log(text: RankedText, rank: int, missing: MissingLog, bootstrap_
     """
     worst = max((finding.severity for finding in missing.findings), default=0)
     details = partial(finding_details, missing.place, missing.findings, bootstrap_server)
-    name = partition_label(missing.place, missing.folder)
-    text.add_alike((rank, -worst), f"{missing.unknown} unknown, the log is missing", name, details)
+    what = f"{missing.unknown} unknown, the log is missing"
+    text.add_alike((rank, -worst), what, missing.place, missing.folder, details, is_kept=True)
 
 
 def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown

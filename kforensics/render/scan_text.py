@@ -12,8 +12,9 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_share, format_size
 from kforensics.parsers.format.text_encoding import printable
-from kforensics.render.partition_text import finding_lines, partition_label
-from kforensics.render.ranked_text import RankedText
+from kforensics.render.partition_names import partition_label
+from kforensics.render.partition_text import finding_lines
+from kforensics.render.ranked_text import Rank, RankedText
 from kforensics.render.screen import Line, Screen
 
 # Where the name of a partition begins, after the verdict.
@@ -37,7 +38,7 @@ def partition_summaries(results: Sequence[PartitionResult], screen: Screen) -> I
             if result.why is None and result.worst is None and result.replica_worst is None:
                 text.add_quiet(_summary(result))
             else:
-                text.add((_summary_rank(result),), _summary(result))
+                text.add_partition((_summary_rank(result),), _summary(result), result.place, result.folder)
         yield from text.parts()
 
 
@@ -84,16 +85,19 @@ def partition_findings(
     """
     with closing(RankedText(screen, AGREES)) as text:
         faulty = sorted((result for result in results if result.why or result.findings), key=_severity_rank)
-        in_full = len(faulty) if len(faulty) <= IN_FULL else screen.shown(IN_FULL)
+        is_whole = screen.shows_all or len(faulty) <= IN_FULL
+        in_full: set[Rank] = set()
         for number, result in enumerate(faulty):
-            is_brief = in_full is not None and number >= in_full
-            lines = (
-                _brief(result)
-                if is_brief
-                else _findings(result, text, bootstrap_server, has_info=len(faulty) <= IN_FULL)
-            )
-            text.is_cut |= is_brief
-            text.add((_severity_rank(result), number), lines)
+            rank, what = (_severity_rank(result),), _brief(result)
+            if is_whole:
+                lines = _findings(result, text, bootstrap_server, has_info=len(faulty) <= IN_FULL)
+                text.add((*rank, number), lines)
+            elif (*rank, what) not in in_full and len(in_full) < IN_FULL:
+                in_full.add((*rank, what))
+                text.add(rank, _findings(result, text, bootstrap_server, has_info=False))
+            else:
+                text.is_cut = True
+                text.add_alike(rank, what, result.place, result.folder, _no_details)
         for result in results:
             if not (result.why or result.findings):
                 text.add_quiet([f"{partition_label(result.place, result.folder)}: {AGREES}"])
@@ -104,12 +108,13 @@ def _severity_rank(result: PartitionResult) -> int:
     return UNREAD if result.why is not None else -(result.worst or 0)
 
 
-def _brief(result: PartitionResult) -> Iterator[str]:
-    name = partition_label(result.place, result.folder)
-    if result.why is not None:
-        yield Line(f"{name}: not read: {printable(result.why)}")
-    else:
-        yield Line(f"{name}: {result.worst}: {_codes(result)}")
+def _brief(result: PartitionResult) -> str:
+    """Return in a few words what is wrong with a partition."""
+    return f"not read: {printable(result.why)}" if result.why is not None else f"{result.worst}: {_codes(result)}"
+
+
+def _no_details(_: str) -> Iterator[str]:
+    yield from ()
 
 
 def _findings(
@@ -117,7 +122,7 @@ def _findings(
 ) -> Iterator[str]:
     """Yield the findings of a partition: without those that are no problem, if many partitions have worse ones."""
     if result.why is not None:
-        yield from _brief(result)
+        yield Line(f"{partition_label(result.place, result.folder)}: {_brief(result)}")
         return
     worse = [finding for finding in result.findings if finding.severity > Severity.INFO]
     findings = list(result.findings) if has_info or text.screen.shows_all else worse or list(result.findings)

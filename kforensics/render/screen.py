@@ -61,7 +61,7 @@ class Line(str):
         """Return a line."""
         line = super().__new__(cls, text)
         line.style = str(style)
-        line.hang = _indent(text) + HANG if hang is None else hang
+        line.hang = indent_of(text) + HANG if hang is None else hang
         return line
 
 
@@ -183,10 +183,10 @@ def wrapped(line: str, width: int) -> list[str]:
     """
     if len(line) <= width and line.isascii():
         return [line]
-    style, hang = (line.style, line.hang) if isinstance(line, Line) else ("", _indent(line) + HANG)
+    style, hang = (line.style, line.hang) if isinstance(line, Line) else ("", indent_of(line) + HANG)
     if style in UNBROKEN:
         return [line]
-    indent = _indent(line)
+    indent = indent_of(line)
     words = unbroken(line[indent:]).split(" ")
     parts = [f"{' ' * indent}{words[0]}"]
     for word in words[1:]:
@@ -263,7 +263,8 @@ def _command_line(command: Iterable[tuple[str, ...]]) -> str:
     return " ".join(map(shell_word, ("kforensics", *chain.from_iterable(command))))
 
 
-def _indent(text: str) -> int:
+def indent_of(text: str) -> int:
+    """Return how many spaces a line begins with."""
     match = INDENT.match(text)
     return match.end() if match else 0
 
@@ -308,7 +309,7 @@ def _colored(line: str, parts: list[str], paint: Callable[[str, str], str]) -> I
     if style not in COLORS:
         yield from parts
         return
-    text, indent = parts[0], _indent(parts[0])
+    text, indent = parts[0], indent_of(parts[0])
     indent = max(text.find(COMMAND), indent) if style == "command" else indent
     end = len(text) if style == "command" else (text.find(" ", indent) if " " in text[indent:] else len(text))
     yield f"{text[:indent]}{paint(text[indent:end], style)}{text[end:]}"

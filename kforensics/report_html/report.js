@@ -244,6 +244,12 @@
     const label = createElement("label", { for: filter.id }, "Filter");
     const frame = createElement("div", { class: "frame" }, scroll);
     container.append(createElement("div", { class: "tools" }, label, filter, status, all, hint), frame, more);
+    if (total > rows.length) {
+      const query = 'kforensics query STORE "SELECT * FROM ' + (name === "inputs" ? "files" : name) + '"';
+      container.append(
+        createElement("p", { class: "rest" }, "All " + counts.format(total) + " rows: ", createElement("code", {}, query)),
+      );
+    }
     scroll.addEventListener("scroll", markCut, { passive: true });
     new ResizeObserver(markCut).observe(scroll);
     tables.push({ name, rows, show: () => ((limit = FIRST_ROWS), show()) });

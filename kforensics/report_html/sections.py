@@ -149,7 +149,8 @@ def incidents_section(incidents: Sequence[StoredIncident], total: int) -> Markup
         if group:
             cards.append(element("details", element("summary", format_count(len(group), what)), *group, class_="minor"))
     if more := total - len(incidents):
-        cards.append(element("p", f"… and {more:,} more, in the table incidents of the store", class_="more"))
+        query = element("code", 'kforensics query STORE "SELECT * FROM incidents"')
+        cards.append(element("p", f"… and {more:,} more, in the table incidents of the store: ", query, class_="more"))
     empty = () if total else (element("p", "No incidents.", class_="empty"),)
     return _section("incidents", "Incidents, worst first", *cards, *empty)
 

@@ -53,7 +53,12 @@ SITUATIONS = {
     "a torn segment": Situation(
         ("audit", *AS_OF, SAMPLES / "damaged" / "batches" / "truncated-mid-batch-0"),
         (
-            *("torn-log-end", "truncated-mid-batch-0: The last batch is torn at position 354", "to offset 9"),
+            *(
+                "torn-log-end",
+                "records of 2023-11-14 22:13:20 UTC",
+                "truncated-mid-batch-0: The last batch is torn at position 354",
+                "to offset 9",
+            ),
             *("the broker truncates it at startup", "$ kforensics verify"),
         ),
         code=0,
@@ -129,7 +134,12 @@ SITUATIONS = {
     "a CRC error": Situation(
         ("audit", *AS_OF, SAMPLES / "damaged" / "batches" / "flipped-payload-bit-0"),
         (
-            *("corrupt-bytes", "flipped-payload-bit-0: Corrupt batch with offsets 6 to 8 at position 236", "3 records"),
+            *(
+                "corrupt-bytes",
+                "records of 2023-11-14 22:13:20 UTC",
+                "flipped-payload-bit-0: Corrupt batch with offsets 6 to 8 at position 236",
+                "3 records",
+            ),
             *(
                 "$ kforensics explain --topic flipped-payload-bit --partition 0 --offset 6",
                 "compare the other replicas",

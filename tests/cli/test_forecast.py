@@ -224,3 +224,12 @@ def test_what_is_left_out_of_an_archive_makes_a_forecast_impossible(tmp_path: Pa
     ended = run("forecast", archive)
     assert (ended.code, ended.out) == (3, b"")
     assert "link to /etc/kafka/meta.properties" in ended.err
+
+
+def test_a_list_that_is_cut_ends_with_the_command_that_shows_the_rest(tmp_path: Path) -> None:
+    unpack(next(base for base in BASES if base.state == "killed"), tmp_path)
+    lines = run("forecast", "-q", tmp_path / "data").lines
+    assert "           … and 1 more of recovered" in lines
+    assert lines[-2:] == ["in full:", f"  $ kforensics forecast --all --quiet {tmp_path / 'data'}"]
+    complete = run("forecast", "-q", "--all", tmp_path / "data").lines
+    assert not [line for line in complete if "more of" in line or "--all" in line]

@@ -277,3 +277,21 @@ def test_options_have_the_same_short_names_everywhere(command: str) -> None:
     names = [option for parameter in parameters for option in parameter.opts]
     assert [name for name in short if name in names] != []
     assert [name for name in short if name in names and short[name] not in names] == []
+
+
+def test_forecast_mirror_and_dump_take_what_other_commands_take() -> None:
+    compared = ("mirror", MIRRORED / "source", MIRRORED / "target")
+    assert "checkpoint of 2026-11-27 03:45:08.197 UTC" in run(*compared).text
+    assert "checkpoint of 2026-11-27 04:45:08.197 CET" in run(*compared, "--tz", "Europe/Berlin").text
+    for words in (compared, ("forecast", "--tz", "+02:00", BROKER)):
+        lines = run(*words, "-q", "-vv").err.splitlines()
+        assert lines[0].startswith("evidence: ")
+        assert re.fullmatch(r"[a-z, ]+: \d+\.\d\d s", lines[-1])
+    damaged = SAMPLES / "damaged" / "batches" / "flipped-crc-bit-0"
+    messages = [json.loads(line)["message"] for line in run("dump", "--log-format", "json", damaged).err.splitlines()]
+    assert any("flipped-crc-bit-0" in message for message in messages)
+
+
+@pytest.mark.parametrize("command", ["lso", "forecast", "dump"])
+def test_there_is_no_such_log_format(command: str) -> None:
+    assert "--log-format 'xml' is not one of text, json" in sentence(run(command, "--log-format", "xml", BROKER))

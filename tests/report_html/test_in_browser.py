@@ -135,6 +135,8 @@ def test_more_rows_are_shown_on_request(browser: Browser, tmp_path: Path) -> Non
         shown.open("transactions")
         assert place.locator("tbody tr").count() == 25
         assert place.locator("[role=status]").inner_text() == "25 of 1,000 rows shown; 500 more are in the store"
+        query = 'kforensics query STORE "SELECT * FROM transactions"'
+        assert place.locator(".rest").inner_text() == f"All 1,500 rows: {query}"
         place.get_by_role("button", name="Show more").click()
         assert place.locator("tbody tr").count() == 225
 

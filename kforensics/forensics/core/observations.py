@@ -43,6 +43,8 @@ class Observed(IntEnum):
     LEADER_EPOCH_REGRESSED = 3
     MARKER_TIMESTAMP_REGRESSED = 4
     BATCH_CRC_MISMATCH = 5
+    # Of no finding, but of when damage was written.
+    AROUND_DAMAGE = 6
     # Aggregated: one row per kind and producer id, from here on.
     BATCH_MAGIC_OLD = 101
     BATCH_ATTRIBUTES_UNKNOWN = 102

@@ -19,6 +19,7 @@ from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.damage_times import DamageTimes, around_damage, log_positions, position_after
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
@@ -91,18 +92,7 @@ def _failed_checksums(batches: BatchColumns, _: Rules) -> Iterator[ObservationAr
         yield first_observations(Observed.BATCH_CRC_MISMATCH, batches, ~batches.crc_valid)
 
 
-COLLECTOR = Collector(batches=_failed_checksums)
-
-
-def log_positions(observations: ObservationArray) -> IntArray:
-    """Return one number for segment and position of each observation, ascending in log order."""
-    positions: IntArray = observations["segment"].astype("i8") << 40 | observations["position"]
-    return positions
-
-
-def position_after(segment: int, row: Damage) -> int:
-    """Return the log position of the batch that follows damage between batches, as :func:`log_positions` does."""
-    return (segment + 1) << 40 if row.next_good_position is None else segment << 40 | row.next_good_position
+COLLECTOR = Collector(batches=_failed_checksums, neighbors=around_damage)
 
 
 def code_of(row: Damage) -> str:
@@ -116,11 +106,15 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     for segment, row in state.log.damage:
         if row.inside_batch is None or row.reason in BATCH_REASONS:
             by_code.setdefault(code_of(row), []).append((segment, row))
+    if not by_code:
+        return
     offsets = _DamagedOffsets(
         _SortedObservations.of(state, Observed.BATCH_CRC_MISMATCH), _SortedObservations.of(state, Observed.OFFSET_GAP)
     )
+    times = DamageTimes.of(state)
     for code, rows in by_code.items():
-        yield from first_findings((_damaged(state, code, segment, row, offsets) for segment, row in rows), len(rows))
+        damaged = (_damaged(times, code, segment, row, offsets.of(segment, row)) for segment, row in rows)
+        yield from first_findings(damaged, len(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +150,19 @@ class _DamagedOffsets:
         return None if gap is None else (int(gap["previous"]) + 1, int(gap["first_offset"]) - 1)
 
 
-def _damaged(state: PartitionState, code: str, segment: int, row: Damage, lookup: _DamagedOffsets) -> Finding:
+def _damaged(times: DamageTimes, code: str, segment: int, row: Damage, offsets: tuple[int, int] | None) -> Finding:
+    state = times.state
     severity, benign = _severity(state, code, segment, row)
-    offsets = lookup.of(segment, row)
+    # Zeros were never written.
+    span = None if row.reason == "zero-tail" else times.around(segment, row)
+    evidence = {"reason": row.reason, "bytes": row.end - row.start, "next_good_position": row.next_good_position}
     return state.finding(
         CODES[code],
-        _message(state, segment, row, offsets),
+        f"{_message(state, segment, row, offsets)}{'' if span is None else span.sentence}",
         severity=severity,
         at=(segment, row.start if row.inside_batch is None else row.inside_batch),
         offsets=offsets,
-        evidence={"reason": row.reason, "bytes": row.end - row.start, "next_good_position": row.next_good_position},
+        evidence=evidence if span is None else {**evidence, **span.evidence},
         benign=(benign,),
     )
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.checks.partition.damage import log_positions, position_after
 from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
@@ -25,8 +24,9 @@ from kforensics.forensics.core.observations import (
     observation_of_all,
     sum_observations,
 )
-from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.damage_times import clock_of, log_positions, position_after
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere, compaction_of_topic
 from kforensics.parsers.columns.batch_columns import BatchColumns
@@ -166,7 +166,8 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     disorders = disorders[~(_are_explained(disorders) | _are_excused(state, disorders))]
     for kind in PAIRS:
         rows = disorders[disorders["kind"] == kind]
-        yield from first_findings((_disorder(state, kind, row) for row in rows), int(rows["count"].sum()))
+        disordered = (dated(_disorder(state, kind, row), _timestamp(row), clock_of(state)) for row in rows)
+        yield from first_findings(disordered, int(rows["count"].sum()))
     for kind, finding in _AGGREGATED.items():
         total = sum_observations(observations, kind)
         if total:
@@ -217,6 +218,10 @@ def _disorder(state: PartitionState, kind: Observed, row: Any) -> Finding:
     return state.finding(
         CODES["offset-not-monotonic"], message, at=at, offsets=(first, last), evidence={**evidence}, benign=benign
     )
+
+
+def _timestamp(row: Any) -> dict[str, int]:
+    return {"timestamp": int(row["timestamp"])}
 
 
 def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) -> Finding:

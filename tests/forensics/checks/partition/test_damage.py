@@ -223,3 +223,68 @@ def test_more_than_can_be_read_are_counted(tmp_path: Path) -> None:
 def test_dropped_batch_is_no_damage(tmp_path: Path) -> None:
     drop(file_of(forge(tmp_path, THREE)), 3)
     assert found_in(tmp_path, CHECK_MODULES) == []
+
+
+TIMED = "plain @0-2 ts 1700000000000; plain @3-5 ts 1700000060000; plain @6-8 ts 1700000120000"
+FIRST, SECOND, THIRD = (1_700_000_000_000 + 60_000 * number for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("batch", "between", "sentence"),
+    [
+        (0, [None, SECOND], "Written before 2023-11-14 22:14:20 UTC, by the batch after it."),
+        (
+            1,
+            [FIRST, THIRD],
+            "Written between 2023-11-14 22:13:20 UTC and 2023-11-14 22:15:20 UTC, by the batches around",
+        ),
+        (2, [SECOND, None], "Written after 2023-11-14 22:14:20 UTC, by the batch before it."),
+    ],
+)
+def test_a_corrupt_batch_was_written_between_the_batches_around_it(
+    tmp_path: Path, batch: int, between: list[int | None], sentence: str
+) -> None:
+    log = file_of(forge(tmp_path, TIMED, clean_shutdown=False))
+    _flip(log, (batch + 1) * log.stat().st_size // 3 - 1)
+    finding = _the_one(found_in(tmp_path, [damage]))
+    assert finding.code.name == "batch-crc-mismatch"
+    assert finding.evidence["written_between_ms"] == between
+    assert finding.evidence["written_ms"] == (between[0] or between[1])
+    assert sentence in finding.message
+
+
+def test_of_several_damaged_batches_the_readable_ones_around_all_of_them_show_the_time(tmp_path: Path) -> None:
+    size = file_of(forge(tmp_path / "three", TIMED)).stat().st_size // 3
+    log = file_of(forge(tmp_path / "four", f"{TIMED}; plain @9-11 ts 1700000180000"))
+    for batch in (1, 2):
+        _flip(log, (batch + 1) * size - 1)
+    findings = found_in(tmp_path / "four", [damage])
+    assert [finding.evidence["written_between_ms"] for finding in findings] == [[FIRST, FIRST + 180_000]] * 2
+
+
+@pytest.mark.parametrize(("batch", "between"), [(0, [None, SECOND]), (1, [FIRST, THIRD]), (2, [SECOND, None])])
+def test_bytes_that_are_no_batch_were_written_between_the_batches_around_them(
+    tmp_path: Path, batch: int, between: list[int | None]
+) -> None:
+    log = file_of(forge(tmp_path, TIMED))
+    size, data = log.stat().st_size // 3, log.read_bytes()
+    log.write_bytes(data[: batch * size] + b"\xff" * size + data[(batch + 1) * size :])
+    finding = _the_one(found_in(tmp_path, [damage]))
+    assert finding.code.name == "batch-length-invalid"
+    assert finding.evidence["written_between_ms"] == between
+
+
+def test_what_brokers_timed_is_dated_by_brokers(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, TIMED, log_append_time=True))
+    cut(log, log.stat().st_size - 10)
+    finding = _the_one(found_in(tmp_path, [damage]))
+    assert finding.code.name == "batch-truncated"
+    assert finding.evidence["appended_ms"] == SECOND
+    assert "written_ms" not in finding.evidence
+
+
+def test_zeros_at_the_end_have_no_time_of_writing(tmp_path: Path) -> None:
+    log = file_of(forge(tmp_path, TIMED))
+    with log.open("ab") as file:
+        file.write(bytes(500))
+    assert "written_between_ms" not in _the_one(found_in(tmp_path, [damage])).evidence

@@ -1,0 +1,160 @@
+"""When damaged bytes were written: between the readable batches around them, since a log is only appended to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_time
+from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.reporting import APPENDED, WRITTEN, time_of
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.rows import Damage
+
+__all__ = ["DamageTimes", "TimeSpan", "around_damage", "clock_of", "log_positions", "position_after"]
+
+# Bit 1 of the timestamp types without bit 0: all timestamps are those of brokers.
+LOG_APPEND_TIME_ONLY = 2
+
+
+def log_positions(observations: ObservationArray) -> IntArray:
+    """Return one number for segment and position of each observation, ascending in log order."""
+    positions: IntArray = observations["segment"].astype("i8") << 40 | observations["position"]
+    return positions
+
+
+def position_after(segment: int, row: Damage) -> int:
+    """Return the log position of the batch that follows damage between batches, as :func:`log_positions` does."""
+    return (segment + 1) << 40 if row.next_good_position is None else segment << 40 | row.next_good_position
+
+
+def around_damage(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
+    """Yield the batches after damage, and those that are damaged, with the time of the batch before each.
+
+    ``previous`` is that time, unknown if the batch before is damaged, too.
+    """
+    is_same = before.segment == after.segment
+    is_apart = after.position != np.where(is_same, before.position + before.size, 0)
+    is_around = is_apart | ~before.crc_valid | ~after.crc_valid
+    if is_around.any():
+        times = np.where(before.crc_valid, before.max_timestamp, NO_TIME)
+        yield first_observations(Observed.AROUND_DAMAGE, after, is_around, previous=times)
+
+
+def clock_of(state: PartitionState) -> str:
+    """Return the name in evidence of the times of batches: whether brokers set all of them."""
+    return APPENDED if state.log.timestamp_types == LOG_APPEND_TIME_ONLY else WRITTEN
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """Between which times something was written.
+
+    Attributes:
+        after: newest known time before it in ms, None if there is none.
+        before: oldest known time after it.
+        name: of such times in evidence.
+    """
+
+    after: int | None
+    before: int | None
+    name: str
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """The times as evidence: the earliest one, and both."""
+        first = self.before if self.after is None else self.after
+        if first is None:
+            return {}
+        return {**time_of(first, self.name), "written_between_ms": [self.after, self.before]}
+
+    @property
+    def sentence(self) -> str:
+        """The times as a sentence after a space; nothing if none is known."""
+        after, before = (None if time is None else format_time(time) for time in (self.after, self.before))
+        if after == before:
+            return "" if after is None else f" Written at about {after}, by the batches around it."
+        if before is None:
+            return f" Written after {after}, by the batch before it."
+        if after is None:
+            return f" Written before {before}, by the batch after it."
+        return f" Written between {after} and {before}, by the batches around it."
+
+
+@dataclass(frozen=True, slots=True)
+class DamageTimes:
+    """The times of the readable batches around damage.
+
+    Attributes:
+        state: the partition.
+        positions: log positions of batches after damage and of damaged ones, ascending.
+        times_before: time of the last readable batch before each, NO_TIME if there is none.
+        times: time of each or of the first readable one after it.
+    """
+
+    state: PartitionState
+    positions: IntArray
+    times_before: IntArray
+    times: IntArray
+
+    @classmethod
+    def of(cls, state: PartitionState) -> DamageTimes:
+        """Return the times of a partition."""
+        rows = observations_of(state.log.observations, Observed.AROUND_DAMAGE)
+        rows = rows.take(np.argsort(log_positions(rows), kind="stable"))
+        damaged = log_positions(observations_of(state.log.observations, Observed.BATCH_CRC_MISMATCH))
+        positions = log_positions(rows)
+        times = np.where(np.isin(positions, damaged), NO_TIME, rows["timestamp"])
+        return cls(state, positions, _filled(rows["previous"]), _filled(times[::-1])[::-1])
+
+    def around(self, segment: int, row: Damage) -> TimeSpan:
+        """Return between which times damage was written."""
+        if row.inside_batch is None and row.next_good_position is None:
+            after, before = self._around_end_of(segment)
+        elif row.inside_batch is None:
+            after, before = self._around(position_after(segment, row), position_after(segment, row))
+        else:
+            at = segment << 40 | row.inside_batch
+            after, before = self._around(at, at + 1)
+        if after is not None and before is not None:  # producers set timestamps, and not always in order
+            after, before = min(after, before), max(after, before)
+        return TimeSpan(after, before, clock_of(self.state))
+
+    def _around(self, at: int, following: int) -> tuple[int | None, int | None]:
+        """Return the time of the last readable batch before a position, and of the first one from another one on."""
+        first = self.state.log.first
+        if len(first) and int(first.segment[0]) << 40 | int(first.position[0]) == following:  # no batch is before it
+            return None, _known_at(_readable(first), 0)
+        index, end = np.searchsorted(self.positions, [at + 1, following]).tolist()
+        return _known_at(self.times_before, index - 1), _known_at(self.times, end)
+
+    def _around_end_of(self, segment: int) -> tuple[int | None, int | None]:
+        """Return the newest time in a segment, and in the next one, None after the end of the log."""
+        segments, last = self.state.log.segments, self.state.log.last
+        if len(last) and int(last.segment[0]) <= segment:
+            return _known_at(_readable(last), 0), None
+        index = int(np.searchsorted(segments["segment"], segment, "right"))
+        return _known_at(segments["max_timestamp"], index - 1), _known_at(segments["max_timestamp"], index)
+
+
+def _filled(times: IntArray) -> IntArray:
+    """Return times in which each unknown one is replaced by the last known one before it."""
+    known = np.where(np.isin(times, UNKNOWN_TIMES), 0, np.arange(len(times)))
+    filled: IntArray = times[np.maximum.accumulate(known)]
+    return filled
+
+
+def _readable(batch: BatchColumns) -> IntArray:
+    times: IntArray = np.where(batch.crc_valid, batch.max_timestamp, NO_TIME)
+    return times
+
+
+def _known_at(times: IntArray, index: int) -> int | None:
+    time = int(times[index]) if 0 <= index < len(times) else NO_TIME
+    return None if time in UNKNOWN_TIMES else time
