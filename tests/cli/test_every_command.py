@@ -201,6 +201,7 @@ WITHOUT_FORMATS: dict[str, tuple[str, ...]] = {
 }
 # A value of each option; none for a flag.
 VALUES: dict[str, tuple[str, ...]] = {
+    "--tz": ("Europe/Berlin",),
     "--topic": ("or*",),
     "--partition": ("0-0",),
     "--as-of": ("now",),

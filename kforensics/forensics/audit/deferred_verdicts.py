@@ -253,7 +253,8 @@ def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Findin
     if number is None or join.by_partition[number].place == markers.place:
         return []
     ended = join.markers["first_offset"][join.markers["partition"] == number]
-    still_open = ~np.isin(markers.open_transactions["first_offset"], ended)
+    offsets = markers.open_transactions["first_offset"]
+    still_open = ~(np.isin(offsets, ended) | join.by_partition[number].has_passed(offsets))
     replica = replace(markers, open_transactions=markers.open_transactions[still_open])
     alone = replace(
         join, by_partition={number: replica}, transaction_partitions=_without_markers(join, number, replica)

@@ -162,6 +162,15 @@ class PartitionMarkers:
         blocking_transaction = self.open_transactions["first_offset"][:1].tolist()
         return max(self.log_start_offset, blocking_transaction[0]) if blocking_transaction else self.log_end_offset
 
+    def has_passed(self, offsets: IntArray) -> BoolArray:
+        """Return which transactions have ended here, by their first offsets, though their markers may be gone.
+
+        A cleaner and retention remove markers, neither of them beyond the last stable offset. Damage may hide that a
+        transaction is open.
+        """
+        passed: BoolArray = (offsets < self.last_stable_offset) & (not self.is_broken)
+        return passed
+
     @property
     def name(self) -> TopicPartition:
         """Topic and partition."""

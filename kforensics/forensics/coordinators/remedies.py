@@ -178,7 +178,7 @@ class CoordinatorRemedies:
         transactions = transactions[transactions["first_offset"] == finding.first_offset]
         if len(transactions) == 1:
             return self._situation_of(partition, transactions)
-        if finding.first_offset is None or replica.last_stable_offset <= finding.first_offset or replica.is_broken:
+        if finding.first_offset is None or not replica.has_passed(np.array([finding.first_offset]))[0]:
             return None
         # A cleaner has removed it there, which stops at the last stable offset.
         values = {"offset": str(replica.last_stable_offset)}
