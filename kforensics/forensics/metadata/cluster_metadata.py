@@ -294,13 +294,14 @@ def leadership_in(
             changes[key].update(_sync_changes(before, registrations[key], timestamp))
     return {
         key: (tuple(elections.get(key, ())), tuple(changes.get(key, {}).values()))
-        for key in elections.keys() | changes.keys()
+        for key in registrations
+        if key in elections or key in changes
     }
 
 
 def _sync_changes(before: _Registration, after: _Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
     """Yield the replicas that are in sync after a change and were not before, or the other way round, and new ones."""
-    for broker in {*after.replicas, *after.in_sync}:
+    for broker in dict.fromkeys((*after.replicas, *after.in_sync)):
         is_in_sync = broker in after.in_sync
         if is_in_sync != (broker in before.in_sync) or (not is_in_sync and broker not in before.replicas):
             yield broker, SyncChange(broker, is_in_sync, timestamp)
