@@ -149,7 +149,7 @@ class PartitionMarkers:
             visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
             high_watermark=state.high_watermark,
-            has_append_times=state.log.timestamp_types == 2,
+            has_append_times=state.log.has_append_times,
             offset_gaps=state.log.offset_gaps,
             is_broken=is_broken,
             topic_id=state.partition.topic_id,

@@ -135,7 +135,7 @@ def appended_by(
     latest: IntArray = np.append(timestamps, UNKNOWN)[following]
     if newest is not None:
         latest = np.minimum(latest, newest)
-    if state.log.timestamp_types == 2:
+    if state.log.has_append_times:
         latest = np.minimum(latest, transactions["last_timestamp"])
     return latest
 

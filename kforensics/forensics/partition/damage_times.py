@@ -19,9 +19,6 @@ from kforensics.parsers.format.rows import Damage
 
 __all__ = ["DamageTimes", "TimeSpan", "around_damage", "clock_of", "log_positions", "position_after"]
 
-# Bit 1 of the timestamp types without bit 0: all timestamps are those of brokers.
-LOG_APPEND_TIME_ONLY = 2
-
 
 def log_positions(observations: ObservationArray) -> IntArray:
     """Return one number for segment and position of each observation, ascending in log order."""
@@ -49,7 +46,7 @@ def around_damage(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterat
 
 def clock_of(state: PartitionState) -> str:
     """Return the name in evidence of the times of batches: whether brokers set all of them."""
-    return APPENDED if state.log.timestamp_types == LOG_APPEND_TIME_ONLY else WRITTEN
+    return APPENDED if state.log.has_append_times else WRITTEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ CHUNK_START = np.dtype(
 ChunkStartArray: TypeAlias = StructArray
 # The first message format whose batches have a leader epoch.
 EPOCH_MAGIC = 2
+# Timestamp types without bit 0, that of create time.
+APPEND_TIMES_ONLY = 2
 FIRST, LAST = np.array([0]), np.array([-1])
 
 
@@ -129,6 +131,11 @@ class LogSummary(Portable):
     observations: ObservationArray = field(default_factory=lambda: np.empty(0, OBSERVATION))
     damage: tuple[tuple[int, Damage], ...] = ()
     histogram: BatchHistogramArray = field(default_factory=lambda: NO_BATCHES)
+
+    @property
+    def has_append_times(self) -> bool:
+        """Whether brokers have set all timestamps."""
+        return self.timestamp_types == APPEND_TIMES_ONLY
 
     @classmethod
     def empty(cls) -> LogSummary:

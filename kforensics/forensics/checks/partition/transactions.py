@@ -153,7 +153,7 @@ def _too_long(state: PartitionState, allowed: int) -> Iterator[RowPart]:
 
 
 def _duration(state: PartitionState, allowed: int, row: Row) -> Finding:
-    has_append_times = _has_append_times(state)
+    has_append_times = state.log.has_append_times
     return state.finding(
         CODES["txn-duration-excessive"],
         f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, lasted "
@@ -170,12 +170,8 @@ def _duration(state: PartitionState, allowed: int, row: Row) -> Finding:
     )
 
 
-def _has_append_times(state: PartitionState) -> bool:
-    return state.log.timestamp_types == 2
-
-
 def _exactness_of_timestamps(state: PartitionState) -> Exactness:
-    return Exactness.EXACT if _has_append_times(state) else Exactness.APPROXIMATE
+    return Exactness.EXACT if state.log.has_append_times else Exactness.APPROXIMATE
 
 
 def _aborted_rate(state: PartitionState) -> Iterator[Finding]:
