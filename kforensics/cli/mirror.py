@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False)
 # It is about the records of two clusters, which need no time of evaluation and no settings.
-LEFT_OUT = (*("min_severity", "codes", "since", "as_of", "alone", "settings", "server_properties", "bootstrap_server"),)
+LEFT_OUT = ("min_severity", "codes", "since", "as_of", "alone", "settings", "server_properties", "bootstrap_server")
 
 
 @app.command(cls=Command, epilog=epilog("mirror /data/source /data/target", "mirror --topic orders source target"))

@@ -180,7 +180,6 @@ class CoordinatorRemedies:
             return self._situation_of(partition, transactions)
         if finding.first_offset is None or not replica.has_passed(np.array([finding.first_offset]))[0]:
             return None
-        # A cleaner has removed it there, which stops at the last stable offset.
         values = {"offset": str(replica.last_stable_offset)}
         return _Situation("passed", "it has ended in another replica", values, limit=Severity.WARNING)
 

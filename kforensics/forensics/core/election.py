@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kforensics.forensics.core.formatting import format_time
 
-__all__ = ["NO_LEADER", "RECOVERED", "RECOVERING", "UNCHANGED", "Election", "SyncChange", "unclean_phrase"]
+__all__ = [
+    "NO_LEADER",
+    "RECOVERED",
+    "RECOVERING",
+    "UNCHANGED",
+    "Election",
+    "Leadership",
+    "SyncChange",
+    "unclean_phrase",
+]
 
 # Instead of a leader in ``PartitionChangeRecord``.
 NO_LEADER, UNCHANGED = -1, -2
@@ -53,6 +63,18 @@ class SyncChange:
     broker_id: int
     is_in_sync: bool
     timestamp: int
+
+
+class Leadership(NamedTuple):
+    """What the metadata of a cluster records of the leaders and replicas of a partition.
+
+    Attributes:
+        elections: its leader elections in their order.
+        sync_changes: when replicas came into sync or fell out of it for the last time.
+    """
+
+    elections: tuple[Election, ...]
+    sync_changes: tuple[SyncChange, ...]
 
 
 def unclean_phrase(election: Election) -> str:

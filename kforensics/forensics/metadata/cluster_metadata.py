@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election, SyncChange
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election, Leadership, SyncChange
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -265,12 +265,11 @@ def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[El
     Raises:
         InputError: the metadata log cannot be read.
     """
-    return {key: elections for key, (elections, _) in leadership_in(partitions).items() if elections}
+    known = leadership_in(partitions)
+    return {key: leadership.elections for key, leadership in known.items() if leadership.elections}
 
 
-def leadership_in(
-    partitions: Iterable[Partition],
-) -> dict[PartitionKey, tuple[tuple[Election, ...], tuple[SyncChange, ...]]]:
+def leadership_in(partitions: Iterable[Partition]) -> dict[PartitionKey, Leadership]:
     """Return the elections by topic id and partition, and when replicas came into sync or fell out of it last.
 
     Replicas that have been in sync since the partition was created have no change. Arguments and errors are those of
@@ -293,7 +292,7 @@ def leadership_in(
         if before is not None and timestamp is not None:
             changes[key].update(_sync_changes(before, registrations[key], timestamp))
     return {
-        key: (tuple(elections.get(key, ())), tuple(changes.get(key, {}).values()))
+        key: Leadership(tuple(elections.get(key, ())), tuple(changes.get(key, {}).values()))
         for key in registrations
         if key in elections or key in changes
     }

@@ -112,14 +112,14 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         severity, benign = Severity.INFO, ("out of sync and lagging: yes, by the metadata of the cluster",)
     else:
         message += f"{traces} Not ruled out: it lags out of sync, or was copied before the others."
-    evidence |= {"other": knowing.partition.folder, "log_end_offset": replica.end}
+    ends = {"log_end_offset": replica.end, "high_watermark": committed, "leader_epoch": elected}
     return comparison.finding(
         replica,
         CODES["replica-truncated"],
         message,
         severity=severity,
         offsets=(replica.end, committed - 1),
-        evidence={**evidence, "high_watermark": committed, "leader_epoch": elected},
+        evidence={"other": knowing.partition.folder, **ends, **evidence},
         benign=benign,
         cause=_cause(comparison, replica, knowing),
         remedy=remedy,
