@@ -1,16 +1,25 @@
 """What every test may ask for."""
 
+from __future__ import annotations
+
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.thorough import IS_THOROUGH
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_QUICK = ("java", "spark", "browser", "exhaustive", "slow")
@@ -104,6 +113,22 @@ def root() -> Path:
 def sample_logs() -> Path:
     """Return the folder of the samples."""
     return ROOT / "sample_logs"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Return a headless Chromium; without one the tests are skipped with advice."""
+    from playwright.sync_api import sync_playwright  # few tests need it
+
+    command = ["/bin/sh", str(ROOT / "scripts" / "chromium.sh"), sys.executable]
+    script = subprocess.run(command, capture_output=True, text=True, check=False)
+    if script.returncode:
+        pytest.skip(script.stderr.strip().splitlines()[-1])
+    with sync_playwright() as started:
+        # Containers have no namespaces for the sandbox, and nothing but our own pages is opened.
+        launched = started.chromium.launch(executable_path=script.stdout.strip(), args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

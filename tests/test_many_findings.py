@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,16 @@ import pytest
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from tests.command import run
 from tests.forensics.forge import file_of, forge
+from tests.memory import COMMAND, only_linux, run_measured
 from tests.report_html.unpacked import block
 from tests.thorough import share
+
+pytestmark = only_linux
 
 PARTITIONS, OF_EACH = share(100, 10), 1_000
 FINDINGS = PARTITIONS * OF_EACH
 AS_OF = ("--as-of", 1_700_009_000_000)
 MOST_BYTES = 700 << 20
-# Linux counts the peak in KiB, macOS in bytes.
-PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 MORE = re.compile(r"… and ([0-9,]+) more findings?, all in the table findings:\s+\$ kforensics (audit .*)")
 
 
@@ -50,21 +49,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
-def _measured(*words: object) -> tuple[str, int]:
-    """Return what a command wrote in a process of its own, and its peak of memory in bytes."""
-    command = [sys.executable, "-m", "kforensics", *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        text = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode in (0, 1)
-    return text, usage.ru_maxrss * PEAK_UNIT
-
-
 def test_the_text_of_an_audit_is_one_screen_and_leads_to_every_finding(store: Path) -> None:
     words = ("audit", "-q", *AS_OF)
-    text, peak = _measured(*words, store.parent / "data")
+    text, peak = run_measured(COMMAND, *words, store.parent / "data")
     assert len(text.splitlines()) <= 24
     assert f"{FINDINGS:,} findings: orders-0 to orders-{PARTITIONS - 1}" in text
     assert peak < MOST_BYTES
@@ -75,11 +62,13 @@ def test_the_text_of_an_audit_is_one_screen_and_leads_to_every_finding(store: Pa
 
 
 def test_a_query_and_a_report_reach_every_finding_in_bounded_memory(store: Path, tmp_path: Path) -> None:
-    count, peak = _measured("query", "-q", "--format", "ndjson", store, "SELECT count(*) AS findings FROM findings")
+    count, peak = run_measured(
+        COMMAND, "query", "-q", "--format", "ndjson", store, "SELECT count(*) AS findings FROM findings"
+    )
     assert json.loads(count)["findings"] == FINDINGS
     assert peak < MOST_BYTES
     page = tmp_path / "report.html"
-    _, peak = _measured("report", "-q", store, "--output", page)
+    _, peak = run_measured(COMMAND, "report", "-q", store, "--output", page)
     assert peak < MOST_BYTES
     table: dict[str, Any] = json.loads(block(page.read_text(encoding="utf-8"), "data"))["tables"]["findings"]
     assert table["total"] == FINDINGS

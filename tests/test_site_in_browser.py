@@ -12,13 +12,10 @@ import pytest
 
 from tests.command import ROOT
 from tests.once import once
-from tests.report_html.conftest import browser
 from tests.report_html.test_in_browser import CONTRAST, CONTRASTS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-__all__ = ["browser"]
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.repository]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import kforensics
-from tests.command import ROOT, SAMPLES, run
+from tests.command import SAMPLES, run
+from tests.memory import only_linux, run_measured
 from tests.parsers.builders import GZIP, batch_of, compressed, record
 
 AS_OF = "2026-11-21T18:00"
@@ -51,10 +50,7 @@ def test_without_timestamps_the_text_shows_the_distance() -> None:
     assert all("an unknown time" in line and line.endswith("later") and "1969" not in line for line in runs)
 
 
-PEAK = "; print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the peak of a process")
+@only_linux
 @pytest.mark.parametrize(
     ("count", "most_megabytes", "program"),
     [
@@ -74,8 +70,6 @@ def test_memory_hardly_grows_with_the_number_of_duplicates(
     log = batch_of(payload, attributes=GZIP, count=count, last_offset_delta=count - 1)
     (folder / f"{0:020}.log").write_bytes(log)
     imports = "import sys, kforensics; from kforensics.cli import app; "
-    command = [sys.executable, "-c", imports + program + PEAK, str(folder)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    *_, peak = ran.stdout.split()
-    assert f"{count - 1:,}" in ran.stdout or str(count - 1) in ran.stdout or "audit" in program
-    assert int(peak) // 1024 < most_megabytes
+    text, peak = run_measured(imports + program, folder)
+    assert f"{count - 1:,}" in text or str(count - 1) in text or "audit" in program
+    assert peak >> 20 < most_megabytes
