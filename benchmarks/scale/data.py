@@ -21,6 +21,8 @@ PRODUCERS = 100
 _FOLDER = FOLDER / "scale"
 _HEADER = fixed_layout(BATCH_HEADER)
 _TIMESTAMP = 1_760_000_000_000
+_TIMES = ("base_timestamp", "max_timestamp")
+_STEP_MS = 25
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 _COMMIT = 1
 _BYTE = 256
@@ -115,14 +117,21 @@ def write_transactions(path: Path, count: int, transactions: int) -> None:
     pairs = [(_data(producer), _marker(producer)) for producer in range(PRODUCERS)]
     rows = np.frombuffer(b"".join(data + marker for data, marker in pairs), np.uint8).reshape(PRODUCERS, -1)
     width = len(pairs[0][0])
-    tables = _differences(pairs[0][0])
+    of_data = _differences(pairs[0][0], "base_sequence", *_TIMES)
+    of_markers = _differences(pairs[0][1], *_TIMES)
     for start in range(0, count * transactions, transactions):
         numbers = np.arange(start, start + transactions)
         both = rows[numbers % PRODUCERS]
-        _put(both, "base_offset", 2 * numbers)
-        _put(both[:, width:], "base_offset", 2 * numbers + 1)
-        _put(both, "base_sequence", numbers // PRODUCERS)
-        _correct(both, tables)
+        batches, markers = both[:, :width], both[:, width:]
+        times = _TIMESTAMP + _STEP_MS * numbers
+        for name in _TIMES:
+            _put(batches, name, times)
+            _put(markers, name, times + numbers % _STEP_MS)
+        _put(batches, "base_offset", 2 * numbers)
+        _put(markers, "base_offset", 2 * numbers + 1)
+        _put(batches, "base_sequence", numbers // PRODUCERS)
+        _correct(batches, of_data)
+        _correct(markers, of_markers)
         (path / f"{2 * start:020}.log").write_bytes(both.tobytes())
 
 
@@ -158,23 +167,23 @@ def _batch(producer: int, attributes: int, sequence: int, record: Mapping[str, o
     return bytes(BATCH_HEADER.build({**fields, "crc": crc32c(covered)})) + body
 
 
-def _differences(batch: bytes) -> list[npt.NDArray[np.uint32]]:
-    """By how much each value of each byte of the sequence changes the checksum, which is linear."""
+def _differences(batch: bytes, *names: str) -> dict[int, npt.NDArray[np.uint32]]:
+    """By how much each value of each byte of some fields changes the checksum, which is linear, by its position."""
     covered, before = batch[_HEADER.end_of("crc") :], _HEADER.end_of("crc")
-    tables = []
-    for at in range(_HEADER.offsets["base_sequence"] - before, _HEADER.end_of("base_sequence") - before):
-        sums = [crc32c(covered[:at] + bytes([value]) + covered[at + 1 :]) for value in range(_BYTE)]
-        tables.append(np.array(sums, np.uint32) ^ np.uint32(crc32c(covered)))
+    tables = {}
+    for at in (at for name in names for at in range(_HEADER.offsets[name], _HEADER.end_of(name))):
+        sums = [crc32c(covered[: at - before] + bytes([v]) + covered[at - before + 1 :]) for v in range(_BYTE)]
+        tables[at] = np.array(sums, np.uint32) ^ np.uint32(crc32c(covered))
     return tables
 
 
-def _correct(batches: Bytes, tables: Sequence[npt.NDArray[np.uint32]]) -> None:
-    """Make the checksums hold for the sequences, which were 0 when they were computed."""
-    at, first = _HEADER.offsets["crc"], _HEADER.offsets["base_sequence"]
-    sums = batches[:, at : _HEADER.end_of("crc")].copy().view(">u4")[:, 0].astype(np.uint32)
-    for index, table in enumerate(tables):
-        sums ^= table[batches[:, first + index]]
-    batches[:, at : _HEADER.end_of("crc")] = sums.astype(">u4").view(np.uint8).reshape(-1, 4)
+def _correct(batches: Bytes, tables: Mapping[int, npt.NDArray[np.uint32]]) -> None:
+    """Make the checksums hold for the fields that changed since they were computed."""
+    start, end = _HEADER.offsets["crc"], _HEADER.end_of("crc")
+    sums = batches[:, start:end].copy().view(">u4")[:, 0].astype(np.uint32)
+    for at, table in tables.items():
+        sums ^= table[batches[:, at]]
+    batches[:, start:end] = sums.astype(">u4").view(np.uint8).reshape(-1, 4)
 
 
 def _put(batches: Bytes, name: str, numbers: npt.NDArray[np.int64]) -> None:

@@ -1,10 +1,11 @@
-"""Log directories that are hard on memory: very many producers, group offsets, or equal records.
+"""Log directories that are hard on memory: very many producers, group offsets, transactions, or equal records.
 
 ``python -m tests.forensics.large_logs KIND FOLDER COUNT`` writes one, to measure commands with it.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -12,16 +13,21 @@ from pathlib import Path
 
 import numpy as np
 
+from kforensics.forensics.coordinators.coordinator_records import State
+from kforensics.parsers.format.array_types import Column, IntArray
 from kforensics.parsers.format.checksums import crc32c
 from kforensics.parsers.format.layouts import PRODUCER_SNAPSHOT_HEADER
 from kforensics.parsers.messages.group import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from kforensics.parsers.state.producer_snapshot import CRC_START, ENTRY
 from tests.forensics.batch_notation import NOW
+from tests.forensics.coordinators.clusters import key_of, value_of
 from tests.forensics.forge import file_of, forge
 from tests.parsers.builders import GZIP, batch_of, record
 from tests.parsers.messages.encoder import encode, unsigned_varint
 
 BATCH_RECORDS = 1000
+# Stand for the times in a value.
+_UPDATED, _STARTED = 0x7071727374757677, 0x6061626364656667
 
 
 def write_producers(folder: Path, count: int, *topics: str) -> None:
@@ -68,6 +74,47 @@ def write_group_offsets(folder: Path, count: int) -> None:
             file.write(_batch(b"".join(records), first, len(numbers)))
 
 
+def write_coordinator(folder: Path, count: int) -> None:
+    """Write a ``__transaction_state`` of one partition with committed transactions of one id, which are 25 ms apart.
+
+    Args:
+        folder: the log directory.
+        count: number of transactions, which is rounded down to whole batches.
+    """
+    payload, started, updated = _transactions_of_a_batch()
+    begins = NOW + 25 * np.arange(BATCH_RECORDS).repeat(3)
+    updates = begins + np.tile([0, 5, 10], BATCH_RECORDS)
+    log = file_of(forge(folder, "plain @0-2 cnt 0", topic="__transaction_state"))
+    with log.open("wb") as file:
+        for first in range(0, count, BATCH_RECORDS):
+            for positions, times in ((started, begins), (updated, updates)):
+                payload[positions[:, None] + np.arange(8)] = (
+                    (times + 25 * first).astype(">i8").view("u1").reshape(-1, 8)
+                )
+            newest = {"base_timestamp": NOW + 25 * first, "max_timestamp": int(updates[-1]) + 25 * first}
+            file.write(_batch(payload.tobytes(), 3 * first, 3 * BATCH_RECORDS, **newest))
+
+
+def _transactions_of_a_batch() -> tuple[Column, IntArray, IntArray]:
+    """Return the records of a batch, and the positions of the two times in each of them."""
+    key, states = key_of("orders-1"), (State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+    values = [
+        value_of(
+            transactionStatus=state,
+            transactionPartitions=[{"topic": "orders", "partitionIds": [0]}],
+            transactionLastUpdateTimestampMs=_UPDATED,
+            transactionStartTimestampMs=_STARTED,
+        )
+        for state in states
+    ]
+    payload = b"".join(record(delta, key, values[delta % 3]) for delta in range(3 * BATCH_RECORDS))
+    started, updated = (
+        np.array([match.start() for match in re.finditer(re.escape(time.to_bytes(8, "big")), payload)])
+        for time in (_STARTED, _UPDATED)
+    )
+    return np.frombuffer(payload, "u1").copy(), started, updated
+
+
 def write_equal_records(folder: Path, count: int, value: bytes = b"v") -> None:
     """Write one compressed batch of equal records."""
     log = file_of(forge(folder, f"D 1 0 0-{count - 1} @0-{count - 1} N cnt 0", topic="equal"))
@@ -93,6 +140,7 @@ def _batch(payload: bytes, base_offset: int, count: int, **fields: int) -> bytes
 KINDS: dict[str, Callable[[Path, int], None]] = {
     "producers": write_producers,
     "group-offsets": write_group_offsets,
+    "coordinator": write_coordinator,
     "equal-records": write_equal_records,
 }
 

@@ -38,7 +38,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
 from kforensics.forensics.coordinators.overrides import is_overridden
-from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.partition_markers import NO_MARKERS, PartitionMarkers
 from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin
@@ -127,7 +127,7 @@ def _completed(
         return cluster_input, {}
     markers = PartitionMarkers.of(state)
     if not has_coordinators:
-        markers = replace(markers, markers=markers.markers[:0])  # only transaction coordinators need them
+        markers = replace(markers, markers=NO_MARKERS)  # only transaction coordinators need them
     cluster_input = replace(
         cluster_input, markers=markers, partition_counts=_partition_counts(state), elections=_elections(state)
     )

@@ -10,11 +10,11 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.overrides import OVERRIDDEN
-from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.partition_markers import NO_MARKERS, PartitionMarkers
 from kforensics.forensics.coordinators.remedies import ADDITIONS
-from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.coordinators.transactions.history import COORDINATOR_TRANSACTION, History
 from kforensics.forensics.core.findings import Finding
-from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.parsers.format.array_types import IntArray, StructArray
 
@@ -65,26 +65,39 @@ class ProducersOf:
         consulting = OVERRIDDEN | ADDITIONS.keys()
         offsets = [one.first_offset for one in findings if one.code.name in consulting and one.first_offset is not None]
         consulted = np.unique(np.append(np.array(offsets, "i8"), markers.open_transactions["first_offset"]))
-        epochs = np.unique(markers.markers["coordinator_epoch"]).astype("i8")
-        slim = replace(markers, paths=(), epoch_starts=(), markers=markers.markers[:0])
+        every = [np.unique(part["coordinator_epoch"]).astype("i8") for part in pieces(markers.markers)]
+        epochs = np.unique(np.concatenate([np.empty(0, "i8"), *every]))
+        slim = replace(markers, paths=(), epoch_starts=(), markers=NO_MARKERS)
         return cls(order, None, np.empty(0, "i8"), slim, epochs, consulted)
 
     @classmethod
     def of_history(cls, order: Order, history: History, parts: int) -> list[ProducersOf]:
         """Return what each part needs to know of a coordinator's log."""
         uses, part_of_uses = history.producer_ids, producer_part(history.producer_ids["producer_id"], parts)
-        part_of_transactions = producer_part(history.transactions["producer_id"], parts)
-        highest = np.array([history.transactions["complete_leader_epoch"].max(initial=NONE)], "i8")
-        slim = replace(history, transactions=history.transactions[:0], issues=(), issue_counts={})
+        numbers, highest = _ids_by_part(history, parts), NONE
+        for piece in pieces(history.transactions):
+            highest = max(highest, int(piece["complete_leader_epoch"].max()))
+        epochs = np.array([highest], "i8")
+        slim = replace(without_transactions(history), issues=(), issue_counts={})
         logs: list[ProducersOf] = []
         for part in range(parts):
             own_uses = uses[part_of_uses == part]
-            ids = np.unique(np.append(own_uses["id"], history.transactions["id"][part_of_transactions == part]))
+            ids = np.unique(np.append(own_uses["id"], numbers[part]))
             own_uses = _with_ids(own_uses, ids)
             names = [history.names[number] for number in ids.tolist()]
             of_part = replace(slim, names=names, ids=take_rows(history.ids, ids), producer_ids=own_uses)
-            logs.append(cls(order, of_part, ids, None, highest, np.empty(0, "i8")))
+            logs.append(cls(order, of_part, ids, None, epochs, np.empty(0, "i8")))
         return logs
+
+
+def _ids_by_part(history: History, parts: int) -> list[IntArray]:
+    """Return the numbers of the ids that have transactions in each part."""
+    found = np.empty(0, "i8")
+    for piece in pieces(history.transactions):
+        part_of = producer_part(piece["producer_id"], parts)
+        found = np.unique(np.append(found, part_of * len(history.names) + piece["id"]))
+    ends = np.searchsorted(found, np.arange(1, parts) * len(history.names))
+    return [part % max(len(history.names), 1) for part in np.split(found, ends)]
 
 
 def _with_ids(rows: StructArray, ids: IntArray) -> StructArray:
@@ -126,10 +139,13 @@ class ProducerRows:
 
 def without_transactions(history: History) -> History:
     """Return a history without its transactions."""
-    return replace(history, transactions=history.transactions[:0])
+    return replace(history, transactions=np.empty(0, COORDINATOR_TRANSACTION))
 
 
 def without_markers(markers: PartitionMarkers) -> PartitionMarkers:
     """Return the markers of a partition with those only that its open transactions follow."""
-    is_previous = np.isin(markers.markers["marker_offset"], markers.open_transactions["previous_marker"])
-    return replace(markers, markers=take_rows(markers.markers, is_previous))
+    previous = np.unique(markers.open_transactions["previous_marker"])
+    starts = search_column(markers.markers, "marker_offset", previous)
+    ends = search_column(markers.markers, "marker_offset", previous, "right")
+    indexes = np.concatenate([np.empty(0, "i8"), *map(np.arange, starts.tolist(), ends.tolist())])
+    return replace(markers, markers=take_rows(markers.markers, indexes))

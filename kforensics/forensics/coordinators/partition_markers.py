@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
-from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.packed_rows import (
+    RowPacker,
+    StructRows,
+    column_at,
+    pieces,
+    search_column,
+    with_column,
+)
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
-from kforensics.forensics.partition.blocking_transactions import appended_by, hanging_evidence, idle_times
-from kforensics.forensics.partition.damaged_markers import is_damaged, precedes_damage
+from kforensics.forensics.partition.blocking_transactions import UNKNOWN, appended_by, hanging_evidence, idle_times
+from kforensics.forensics.partition.damaged_markers import damaged_markers, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.log_summary import goes_back
+from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
+    "NO_MARKERS",
     "OPEN_TRANSACTION",
     "TRANSACTION_MARKER",
     "OpenTransactionArray",
@@ -50,6 +60,7 @@ TRANSACTION_MARKER = np.dtype(
         ("position", "i8"),
     ]
 )
+NO_MARKERS = np.empty(0, TRANSACTION_MARKER)
 MARKER_FIELDS = ("producer_id", "marker_offset", "marker_epoch", "coordinator_epoch", "outcome", "marker_timestamp")
 # A transaction without a marker.
 OPEN_TRANSACTION = np.dtype(
@@ -85,7 +96,7 @@ class PartitionMarkers:
     Attributes:
         place: the partition.
         paths: paths of its segments.
-        markers: TRANSACTION_MARKER records, in the order of the log.
+        markers: TRANSACTION_MARKER records, in the order of the log; packed if they are very many.
         open_transactions: OPEN_TRANSACTION records, by first offset.
         coverage_start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
         first_time: time of the first batch of a whole log, ALWAYS if it is not whole, NEVER if it is empty. What was
@@ -130,10 +141,9 @@ class PartitionMarkers:
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
         """Return the markers and open transactions of a partition."""
-        markers = _markers(state)
-        markers = _with_written_by(take_rows(markers, ~is_damaged(state, markers, "marker_offset")))
+        markers = _with_written_by(_markers(state))
+        newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
-        times = markers["marker_timestamp"]
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
@@ -141,10 +151,10 @@ class PartitionMarkers:
             open_transactions=_open_transactions(state, markers),
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             first_time=_first_time(state, markers),
-            last_marker_time=int(times.max()) if len(times) else NO_TIME,
-            coverage_end=_coverage_end(state, markers),
+            last_marker_time=newest,
+            coverage_end=_coverage_end(state, newest),
             copied_at=_copied_at(state),
-            kept_until=state.kept_until(int(times.max()) if len(times) else NO_TIME),
+            kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
@@ -207,21 +217,48 @@ def _producer_epochs(producer_ids: IntArray, epochs: IntArray) -> IntArray:
     return numbers
 
 
-def _markers(state: PartitionState) -> TransactionMarkerArray:
-    """Return all markers. The transaction store yields those that ended data page by page."""
-    markers = concat_rows(
-        [*map(_markers_with_data, state.transaction_store.closed), _markers_without_data(state.empty_markers)]
-    )
-    # Damaged logs have several markers at one offset, whose order must not depend on where they come from.
+def _markers(state: PartitionState) -> StructRows:
+    """Return all sound markers, packed if they are very many."""
+    damaged, packer = damaged_markers(state), RowPacker(TRANSACTION_MARKER)
+    for rows in _pages(state):
+        packer.add(take_rows(rows, ~np.isin(rows["marker_offset"], damaged)))
+    return packer.rows()
+
+
+def _pages(state: PartitionState) -> Iterator[TransactionMarkerArray]:
+    """Yield all markers in the order of the log, page by page of the transaction store."""
+    held = NO_MARKERS
+    for closed, empty in marker_pages(state):
+        rows = concat_rows([held, _markers_with_data(closed), _markers_without_data(empty)])
+        # The next page may have more markers with the offset of the last one.
+        is_last = rows["marker_offset"] == rows["marker_offset"].max(initial=NONE)
+        yield _in_order(take_rows(rows, ~is_last))
+        held = take_rows(rows, is_last)
+    yield _in_order(held)
+
+
+def _in_order(markers: TransactionMarkerArray) -> TransactionMarkerArray:
+    """Sort markers; damaged logs have several at one offset, whose order must not depend on where they come from."""
     return take_rows(markers, np.lexsort([markers[name] for name in ("position", "segment", "marker_offset")]))
 
 
-def _with_written_by(markers: TransactionMarkerArray) -> TransactionMarkerArray:
+def _with_written_by(markers: StructRows) -> StructRows:
     """Set when the first data of each marker had been written; returns the markers."""
-    following = np.searchsorted(markers["marker_offset"], markers["first_offset"], "right")
-    times = np.append(markers["marker_timestamp"], NO_TIME)[following]
-    markers["written_by"] = np.where(markers["first_offset"] == NONE, NO_TIME, times)
-    return markers
+
+    def written_by(part: StructRows) -> IntArray:
+        first = part["first_offset"]
+        times = _times_at(markers, search_column(markers, "marker_offset", first, "right"))
+        return np.where(first == NONE, NO_TIME, times)
+
+    return with_column(markers, "written_by", written_by)
+
+
+def _times_at(markers: StructRows, indexes: IntArray, otherwise: int = NO_TIME) -> IntArray:
+    """Return the times of markers; another value for the index after the last and for the one before the first."""
+    times: IntArray = np.full(len(indexes), otherwise)
+    exist = (indexes >= 0) & (indexes < len(markers))
+    times[exist] = column_at(markers, "marker_timestamp", indexes[exist])
+    return times
 
 
 def _markers_with_data(transactions: TransactionArray) -> TransactionMarkerArray:
@@ -252,7 +289,7 @@ def _common_fields(rows: StructArray) -> TransactionMarkerArray:
     return markers
 
 
-def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> int:
+def _coverage_start(state: PartitionState, markers: StructRows) -> int:
     """Return the time from which every marker is available.
 
     That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
@@ -266,8 +303,8 @@ def _coverage_start(state: PartitionState, markers: TransactionMarkerArray) -> i
         return NEVER
     if state.is_complete and state.first_uncompacted_offset == 0:
         return ALWAYS
-    times = markers["marker_timestamp"][markers["marker_offset"] >= state.first_uncompacted_offset]
-    return int(times[0]) if len(times) else NEVER
+    (first,) = search_column(markers, "marker_offset", np.array([state.first_uncompacted_offset])).tolist()
+    return int(markers[first]["marker_timestamp"]) if first < len(markers) else NEVER
 
 
 def _was_cleaned_elsewhere(state: PartitionState) -> bool:
@@ -280,7 +317,7 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
     return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
 
 
-def _first_time(state: PartitionState, markers: TransactionMarkerArray) -> int:
+def _first_time(state: PartitionState, markers: StructRows) -> int:
     """Return the time of the first batch of a whole log, ALWAYS if earlier batches may be missing.
 
     The clock of its client may be ahead of the brokers', so the first marker counts if it is older. An empty log may
@@ -291,7 +328,7 @@ def _first_time(state: PartitionState, markers: TransactionMarkerArray) -> int:
     if not len(state.log.first):
         return NEVER
     times = [int(time) for time in state.log.first.max_timestamp if time >= 0]
-    return min([*times, *markers["marker_timestamp"][:1].tolist()], default=ALWAYS)
+    return min([*times, *markers[:1]["marker_timestamp"].tolist()], default=ALWAYS)
 
 
 def _copied_at(state: PartitionState) -> int:
@@ -302,14 +339,13 @@ def _copied_at(state: PartitionState) -> int:
     return as_of_ms if newest is None else min(newest, as_of_ms)
 
 
-def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int:
+def _coverage_end(state: PartitionState, newest: int) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
     transaction, prove that the copy is not too early.
     """
     rules, copied_at = state.rules, _copied_at(state)
-    newest = int(markers["marker_timestamp"].max(initial=NO_TIME))
     if copied_at == NEVER:
         return NEVER
     # Files without their times show nothing but the markers, unless the user says when they were copied.
@@ -317,7 +353,7 @@ def _coverage_end(state: PartitionState, markers: TransactionMarkerArray) -> int
     return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 
-def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -> OpenTransactionArray:
+def _open_transactions(state: PartitionState, markers: StructRows) -> OpenTransactionArray:
     transactions = state.open_transactions
     rows = np.empty(len(transactions), OPEN_TRANSACTION)
     for name in TRANSACTION_FIELDS:
@@ -326,8 +362,9 @@ def _open_transactions(state: PartitionState, markers: TransactionMarkerArray) -
     evidence = hanging_evidence(state, transactions)
     rows["previous_marker"] = evidence["marker_offset"]
     rows["coordinator_epoch"] = evidence["coordinator_epoch"]
-    offsets, times = markers["marker_offset"], markers["marker_timestamp"]
-    rows["appended_after"] = np.append(NO_TIME, times)[np.searchsorted(offsets, transactions["first_offset"])]
-    rows["appended_by"] = appended_by(state, transactions, offsets, times)
+    before = search_column(markers, "marker_offset", transactions["first_offset"]) - 1
+    rows["appended_after"] = _times_at(markers, before)
+    following = search_column(markers, "marker_offset", transactions["last_offset"])
+    rows["appended_by"] = appended_by(state, transactions, _times_at(markers, following, UNKNOWN))
     rows["precedes_damage"] = precedes_damage(state, transactions)
     return rows

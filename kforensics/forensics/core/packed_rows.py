@@ -6,16 +6,29 @@ together: a block keeps the smallest value of a column, and the distances from i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray, StructArray
 
-__all__ = ["PackedRows", "RowPacker", "StructRows", "column_at"]
+__all__ = [
+    "PackedRows",
+    "RowPacker",
+    "Side",
+    "StructRows",
+    "as_array",
+    "column_at",
+    "pieces",
+    "search_column",
+    "with_column",
+]
+
+# As in np.searchsorted.
+Side: TypeAlias = Literal["left", "right"]
 
 # Rows of a block, at least, unless others follow that are packed already.
 BLOCK = 1 << 15
@@ -123,11 +136,39 @@ class PackedRows:
                 rows[name][places] = self._blocks[number][name].at(among, self.dtype[name])
         return rows
 
+    def searchsorted(self, name: str, values: IntArray, side: Side = "left") -> IntArray:
+        """Return where values belong in a column that is sorted, as ``np.searchsorted`` does."""
+        self._check_is_whole()
+        lasts = self[np.maximum(self._ends - 1, 0)][name] if len(self) else np.empty(0, "i8")
+        found: IntArray = np.full(len(values), len(self))
+        block_of = np.searchsorted(lasts, values, side)
+        for number in np.unique(block_of[block_of < len(lasts)]).tolist():
+            start, end = int(self._ends[number - 1]) if number else 0, int(self._ends[number])
+            places = np.flatnonzero(block_of == number)
+            found[places] = start + np.searchsorted(self[start:end][name], values[places], side)
+        return found
+
+    def with_column(self, name: str, values: Callable[[PackedRows], Column]) -> PackedRows:
+        """Return the rows with other values in a column; the other columns share their memory.
+
+        Args:
+            name: the column.
+            values: returns the values for some of the rows.
+        """
+        blocks, start = list[_Block](), 0
+        for block, length in self.blocks():
+            blocks.append({**block, name: _PackedColumn.of(values(self[start : start + length]))})
+            start += length
+        return PackedRows(self.dtype, blocks, self._ends)
+
     def blocks(self) -> Iterator[tuple[_Block, int]]:
         """Yield the blocks of all rows, with their length."""
+        self._check_is_whole()
+        yield from zip(self._blocks, np.diff(self._ends, prepend=0).tolist(), strict=True)
+
+    def _check_is_whole(self) -> None:
         if self._start or self._stop != (self._ends[-1] if len(self._ends) else 0):
             raise ValueError("a part of the rows has no blocks of its own")
-        yield from zip(self._blocks, np.diff(self._ends, prepend=0).tolist(), strict=True)
 
     def _column(self, name: str) -> Column:
         column: Column = np.empty(len(self), self.dtype[name])
@@ -166,6 +207,38 @@ def column_at(rows: StructRows, name: str, indexes: IntArray) -> Column:
         return rows.fields(indexes, (name,))[name]
     column: Column = rows[name][indexes]
     return column
+
+
+def search_column(rows: StructRows, name: str, values: IntArray, side: Side = "left") -> IntArray:
+    """Return where values belong in a column that is sorted, as ``np.searchsorted`` does."""
+    if isinstance(rows, PackedRows):
+        return rows.searchsorted(name, values, side)
+    found: IntArray = np.searchsorted(rows[name], values, side)
+    return found
+
+
+def with_column(rows: StructRows, name: str, values: Callable[[StructRows], Column]) -> StructRows:
+    """Return rows with other values in a column; an array is changed."""
+    if isinstance(rows, PackedRows):
+        return rows.with_column(name, values)
+    rows[name] = values(rows)
+    return rows
+
+
+def as_array(rows: StructRows) -> StructArray:
+    """Return rows that may be packed as an array."""
+    if not isinstance(rows, PackedRows):
+        return rows
+    array: StructArray = np.empty(len(rows), rows.dtype)
+    for name in rows.dtype.names or ():
+        array[name] = rows[name]
+    return array
+
+
+def pieces(rows: StructRows) -> Iterator[StructRows]:
+    """Yield all rows in parts whose columns take little memory."""
+    for start in range(0, len(rows), BLOCK):
+        yield rows[start : start + BLOCK]
 
 
 class RowPacker:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
-from kforensics.forensics.partition.marker_times import marker_after, marker_times
+from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import markers_before
@@ -16,6 +16,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArr
 
 __all__ = [
     "HANGING_EVIDENCE",
+    "UNKNOWN",
     "BlockedTransactions",
     "HangingEvidenceArray",
     "appended_by",
@@ -114,9 +115,7 @@ def begin_times(state: PartitionState, transactions: TransactionArray) -> IntArr
     return begins
 
 
-def appended_by(
-    state: PartitionState, transactions: TransactionArray, marker_offsets: IntArray, timestamps: IntArray
-) -> IntArray:
+def appended_by(state: PartitionState, transactions: TransactionArray, marker_times: IntArray) -> IntArray:
     """Return the latest time at which the last batch of each transaction can have been written, in ms.
 
     Client timestamps do not show it: that of a copied record is the time of its original.
@@ -124,15 +123,12 @@ def appended_by(
     Args:
         state: the partition.
         transactions: transactions in it.
-        marker_offsets: offsets of the transaction markers after them, in ascending order; others may be among them.
-        timestamps: their timestamps.
+        marker_times: timestamp of the first marker after each of them; UNKNOWN if there is none.
 
     Returns:
         Times in ms; UNKNOWN where nothing shows it.
     """
-    newest = state.partition.newest_mtime_ms
-    following = np.searchsorted(marker_offsets, transactions["last_offset"])
-    latest: IntArray = np.append(timestamps, UNKNOWN)[following]
+    newest, latest = state.partition.newest_mtime_ms, marker_times
     if newest is not None:
         latest = np.minimum(latest, newest)
     if state.log.has_append_times:
@@ -150,8 +146,8 @@ def is_surely_idle(state: PartitionState, transactions: TransactionArray, longer
         transactions: the transaction, alone.
         longer_than_ms: the time, in ms.
     """
-    markers = marker_after(state, int(transactions["last_offset"][0]))
-    latest = appended_by(state, transactions, *markers)
+    times = np.append(time_of_marker_after(state, int(transactions["last_offset"][0])), UNKNOWN)
+    latest = appended_by(state, transactions, times[:1])
     if state.partition.place.topic == CONSUMER_OFFSETS:  # the group coordinator sets the timestamps
         latest = np.minimum(latest, transactions["last_timestamp"])
     return bool(elapsed_since(state, latest)[0] > longer_than_ms)

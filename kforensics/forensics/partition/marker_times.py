@@ -12,7 +12,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["marker_after", "marker_pages", "marker_times", "newest_marker_times", "with_marker_times"]
+__all__ = ["marker_pages", "marker_times", "newest_marker_times", "time_of_marker_after", "with_marker_times"]
 
 
 def marker_pages(
@@ -45,18 +45,18 @@ def marker_times(state: PartitionState, offsets: IntArray) -> IntArray:
     return _times_before(state, offsets, lambda _, times: times)
 
 
-def marker_after(state: PartitionState, offset: int) -> tuple[IntArray, IntArray]:
-    """Return the offset and the timestamp of the first marker of any producer after an offset, empty if there is none.
+def time_of_marker_after(state: PartitionState, offset: int) -> IntArray:
+    """Return the timestamp of the first marker of any producer after an offset, empty if there is none.
 
     Whatever precedes that marker is no younger.
     """
-    first = np.zeros(0, "i8"), np.zeros(0, "i8")
+    first = np.zeros(0, "i8")
     for closed, empty in marker_pages(state, reverse=True):
         offsets, times = _markers_by_offset(closed, empty)
         if not len(offsets) or offsets[-1] < offset:
             break
         number = int(np.searchsorted(offsets, offset))
-        first = offsets[number : number + 1], times[number : number + 1]
+        first = times[number : number + 1]
     return first
 
 

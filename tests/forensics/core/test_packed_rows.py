@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kforensics.forensics.core.packed_rows import BLOCK, PackedRows, RowPacker, column_at
+from kforensics.forensics.core.packed_rows import (
+    BLOCK,
+    PackedRows,
+    RowPacker,
+    Side,
+    as_array,
+    column_at,
+    pieces,
+    search_column,
+    with_column,
+)
 from kforensics.forensics.core.record_arrays import fields_of, take_rows
 from kforensics.parsers.format.array_types import IntArray, StructArray
 
@@ -89,6 +99,30 @@ def test_a_slice_is_a_part(start: int, stop: int) -> None:
             part[np.array([len(expected)])]
         with pytest.raises(IndexError, match="no index"):
             part[np.array([-1])]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("count", [0, 1, 3 * BLOCK + 17])
+def test_a_sorted_column_is_searched(count: int, side: Side) -> None:
+    """Some values are equal, also across the ends of blocks, and some are outside."""
+    every = rows_of(count)
+    every["ascending"] = np.arange(count) // 3
+    wanted = np.random.default_rng(5).integers(-2, count // 3 + 3, 1000)
+    expected = np.searchsorted(every["ascending"], wanted, side).tolist()
+    for rows in (packed(every), every):
+        assert search_column(rows, "ascending", wanted, side).tolist() == expected
+    with pytest.raises(ValueError, match="no blocks of its own"):
+        packed(*PARTS)[1:].searchsorted("ascending", wanted)
+
+
+def test_another_column_is_set_piece_by_piece() -> None:
+    changed = EVERY.copy()
+    changed["small"] = EVERY["wide"] % 1000
+    for rows in (packed(*PARTS), EVERY.copy()):
+        result = with_column(rows, "small", lambda part: (part["wide"] % 1000).astype("i4"))
+        assert as_array(result).tobytes() == changed.tobytes()
+        assert b"".join(as_array(piece).tobytes() for piece in pieces(result)) == changed.tobytes()
+        assert max(map(len, pieces(result))) == BLOCK
 
 
 def test_packed_rows_are_added_with_another_constant() -> None:

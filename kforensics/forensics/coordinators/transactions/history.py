@@ -16,7 +16,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
-from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.packed_rows import PackedRows, StructRows, as_array
 from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray, StructArray
@@ -126,7 +126,8 @@ class History:
         paths: paths of its segments.
         names: transactional ids, by number.
         ids: TRANSACTIONAL_ID records, by number.
-        transactions: COORDINATOR_TRANSACTION records, in the order in which they ended or were abandoned.
+        transactions: COORDINATOR_TRANSACTION records, in the order in which they ended or were abandoned; packed if
+            they are very many.
         partition_sets: sets of partitions, by number.
         producer_ids: PRODUCER_ID_USE records.
         issues: issues with records, at most MOST of each kind.
@@ -144,7 +145,7 @@ class History:
     paths: tuple[str, ...]
     names: Sequence[str]
     ids: TransactionalIdArray
-    transactions: CoordinatorTransactionArray
+    transactions: StructRows
     partition_sets: tuple[tuple[TopicPartition, ...], ...]
     producer_ids: ProducerIdUseArray
     issues: tuple[StateIssue, ...] = ()
@@ -231,9 +232,9 @@ class Coordinators:
         return () if number == UNKNOWN_SET else self.partition_sets[number]
 
 
-def _renumbered(rows: StructArray, coordinator: int, shifts: Mapping[str, int]) -> StructArray:
+def _renumbered(rows: StructRows, coordinator: int, shifts: Mapping[str, int]) -> StructArray:
     """Return a copy of rows with their numbers shifted and the number of their coordinator."""
-    renumbered: StructArray = rows.copy()
+    renumbered = as_array(rows) if isinstance(rows, PackedRows) else rows.copy()
     fields = renumbered.dtype.names or ()
     for name, shift in shifts.items():
         if name in fields:

@@ -17,7 +17,6 @@ from kforensics.forensics.coordinators.transactions.history import (
     COORDINATOR_TRANSACTION,
     PRODUCER_ID_USE,
     UNKNOWN_SET,
-    CoordinatorTransactionArray,
     History,
     PartitionSets,
 )
@@ -33,7 +32,8 @@ from kforensics.forensics.coordinators.transactions.state_columns import (
 from kforensics.forensics.coordinators.transactions.state_evaluation import ChunkLookup, evaluate_steps, record_issues
 from kforensics.forensics.coordinators.transactions.transaction_runs import IdRows, TransactionRuns, transactions_of
 from kforensics.forensics.coordinators.transactions.transitions import StateStep, are_lasting
-from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.packed_rows import RowPacker
+from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, record_chunks
@@ -111,7 +111,7 @@ class _Replay:
         self.cache, self._tracks, self._init_times = StateCache(), IdTracks(), InitTimes()
         self._sets = PartitionSets()
         self._issues = IssueRecorder[StateIssueKind, StateIssue]()
-        self._transactions: list[CoordinatorTransactionArray] = []
+        self._transactions = RowPacker(COORDINATOR_TRANSACTION)
         self._producer_ids: dict[tuple[int, int], RecordPosition] = {}
         self._coverage_start = ALWAYS if is_complete else NEVER
         self._last_record_time, self._records = NO_TIME, 0
@@ -210,7 +210,7 @@ class _Replay:
         for index in np.argsort(firsts).tolist():
             sets[index] = self._sets.number(lists.at(int(numbers[index])))
         transactions["partitions"] = sets[codes]
-        self._transactions.append(transactions)
+        self._transactions.add(transactions)
 
     def history(self, state: PartitionState) -> History:
         """Return the history, after the last chunk."""
@@ -223,7 +223,7 @@ class _Replay:
             paths=tuple(segment.path for segment in state.partition.segments),
             names=tuple(texts_of(self.cache.names)),
             ids=ids,
-            transactions=concat_rows([np.empty(0, COORDINATOR_TRANSACTION), *self._transactions]),
+            transactions=self._transactions.rows(),
             partition_sets=tuple(self._sets),
             producer_ids=np.array(uses, PRODUCER_ID_USE),
             issues=tuple(self._issues.kept),

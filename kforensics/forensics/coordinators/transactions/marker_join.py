@@ -38,7 +38,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     may_be_by_operator,
 )
 from kforensics.forensics.coordinators.transactions.transitions import MAX_PRODUCER_EPOCH, TV2
-from kforensics.forensics.core.packed_rows import PackedRows, RowPacker, StructRows, column_at
+from kforensics.forensics.core.packed_rows import PackedRows, RowPacker, StructRows, as_array, column_at, pieces
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray
@@ -143,10 +143,11 @@ def _all_markers(by_partition: Mapping[int, PartitionMarkers], *, packed: bool) 
     markers = np.empty(sum(len(partition.markers) for partition in by_partition.values()), TRANSACTION_MARKER)
     start = 0
     for number, partition in by_partition.items():
-        rows = markers[start : start + len(partition.markers)]
-        rows[:] = partition.markers
-        rows["partition"] = number
-        start += len(rows)
+        for piece in pieces(partition.markers):
+            rows = markers[start : start + len(piece)]
+            rows[:] = as_array(piece)
+            rows["partition"] = number
+            start += len(rows)
     return markers
 
 

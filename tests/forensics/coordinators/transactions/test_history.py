@@ -8,6 +8,7 @@ import pytest
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, State
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, Coordinators
+from kforensics.forensics.core.packed_rows import as_array
 from kforensics.forensics.core.record_types import NO_TIME
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import forge_coordinator, history_under
@@ -24,7 +25,7 @@ def test_transactions_are_assembled(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, LIFE, leader_epochs={0: 3, 6: 4})
     history = history_under(tmp_path)
     names = ("id", "producer_id", "data_epoch", "marker_epoch", "status", "start", "decided", "completed")
-    first, second = history.transactions[list(names)].tolist()
+    first, second = as_array(history.transactions)[list(names)].tolist()
     times = [NOW + time for time in (10, 20, 30)]
     assert first == (0, 1, 0, 0, State.COMPLETE_COMMIT, *times)
     assert second == (1, 2, 0, 1, State.PREPARE_ABORT, NOW + 21, NOW + 40, NO_TIME)
@@ -32,7 +33,7 @@ def test_transactions_are_assembled(tmp_path: Path) -> None:
         (("t", 0), ("t", 1)),
         (("t", 0),),
     ]
-    epochs = history.transactions[["prepare_leader_epoch", "complete_leader_epoch", "offset"]].tolist()
+    epochs = as_array(history.transactions)[["prepare_leader_epoch", "complete_leader_epoch", "offset"]].tolist()
     assert epochs == [(3, 4, 4), (4, -1, 7)]
     assert (history.coverage_start, history.last_record_time, history.records) == (ALWAYS, NOW + 40, 8)
 
@@ -49,7 +50,9 @@ def test_a_prepare_record_written_again_is_one_transaction(tmp_path: Path) -> No
     """The first Prepare record has the time of the decision, the last Complete record the end."""
     log = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareAbort 1 0 {t-0} t 2; a PrepareAbort 1 1 {t-0} t 3"
     forge_coordinator(tmp_path, f"{log}; a CompleteAbort 1 1 t 4; a CompleteAbort 1 1 t 5")
-    (row,) = history_under(tmp_path).transactions[["marker_epoch", "decided", "completed", "is_superseded"]].tolist()
+    (row,) = as_array(history_under(tmp_path).transactions)[
+        ["marker_epoch", "decided", "completed", "is_superseded"]
+    ].tolist()
     assert row == (1, NOW + 2, NOW + 5, False)
 
 
@@ -57,7 +60,7 @@ def test_transactions_of_one_epoch_differ_by_their_start(tmp_path: Path) -> None
     """After an offset gap a Complete record does not belong to the Prepare record before it."""
     log = "a PrepareCommit 1 0 {t-0} start 1 t 2; a CompleteCommit 1 0 start 7 t 9"
     forge_coordinator(tmp_path, {5: log})
-    first, second = history_under(tmp_path).transactions[["status", "partitions", "completed"]].tolist()
+    first, second = as_array(history_under(tmp_path).transactions)[["status", "partitions", "completed"]].tolist()
     assert first == (State.PREPARE_COMMIT, 0, NO_TIME)
     assert second == (State.COMPLETE_COMMIT, UNKNOWN_SET, NOW + 9)
 
@@ -66,7 +69,10 @@ def test_a_complete_record_alone_has_the_key_of_its_markers(tmp_path: Path) -> N
     """Even if it brought the next producer id: its markers have the last epoch of the previous one."""
     log = "a CompleteCommit 1 4 tv 2 t 9; b CompleteAbort 9 0 tv 2 prev 8 t 10"
     forge_coordinator(tmp_path, {5: log})
-    assert history_under(tmp_path).transactions[["producer_id", "marker_epoch"]].tolist() == [(1, 4), (8, 32767)]
+    assert as_array(history_under(tmp_path).transactions)[["producer_id", "marker_epoch"]].tolist() == [
+        (1, 4),
+        (8, 32767),
+    ]
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -109,7 +115,7 @@ def test_a_transaction_decided_again_has_the_same_data(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, f"{log}; a CompleteAbort 1 1 t 4")
     names = ["data_epoch", "marker_epoch", "status", "is_superseded"]
     history = history_under(tmp_path)
-    assert history.transactions[names].tolist() == [
+    assert as_array(history.transactions)[names].tolist() == [
         (0, 0, State.PREPARE_COMMIT, True),
         (0, 1, State.COMPLETE_ABORT, False),
     ]
