@@ -100,9 +100,12 @@ class IncidentSummary:
         self.edges |= other.edges
 
     def rows(self) -> Rows:
-        """Return the table of incidents, worst first; within a severity, those that affect consumers come first."""
-        joined = [_row(keys, incident) for keys, incident in self._joined()]
-        joined.sort(key=_order)
+        """Return the table of incidents, worst first; within a severity, those that affect consumers come first.
+
+        Incidents that are alike in this have the order of their worst findings: by code, log directory and partition.
+        """
+        ordered = sorted(((_row(keys, whole), whole) for keys, whole in self._joined()), key=_order)
+        joined = [row for row, _ in ordered]
         table = RESULTS["incidents"]
         return Rows(table, len(joined), {name: [row[name] for row in joined] for name in table.names})
 
@@ -155,10 +158,12 @@ class IncidentSummary:
             yield keys, whole
 
 
-def _order(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the sort key of an incident."""
+def _order(joined: tuple[Mapping[str, Any], Incident]) -> tuple[Any, ...]:
+    """Return the sort key of a row and its incident; the name of an incident depends on where the files lie."""
+    row, incident = joined
     affects_consumers = any(row[name] is not None for name in EFFECTS)
-    return -Severity[row["severity"].upper()], not affects_consumers, -row["partition_count"], row["incident"]
+    worst = -Severity[row["severity"].upper()], not affects_consumers, -row["partition_count"]
+    return *worst, incident.examples[0][0], row["incident"]
 
 
 def _summary(
