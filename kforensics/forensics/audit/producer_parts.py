@@ -92,12 +92,12 @@ class ProducersOf:
 
 def _ids_by_part(history: History, parts: int) -> list[IntArray]:
     """Return the numbers of the ids that have transactions in each part."""
-    found = np.empty(0, "i8")
+    pairs = np.empty(0, "i8")
     for piece in pieces(history.transactions):
         part_of = producer_part(piece["producer_id"], parts)
-        found = np.unique(np.append(found, part_of * len(history.names) + piece["id"]))
-    ends = np.searchsorted(found, np.arange(1, parts) * len(history.names))
-    return [part % max(len(history.names), 1) for part in np.split(found, ends)]
+        pairs = np.unique(np.append(pairs, part_of * len(history.names) + piece["id"]))
+    ends = np.searchsorted(pairs, np.arange(1, parts) * len(history.names))
+    return [part % max(len(history.names), 1) for part in np.split(pairs, ends)]
 
 
 def _with_ids(rows: StructArray, ids: IntArray) -> StructArray:

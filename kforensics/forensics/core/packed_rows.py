@@ -99,6 +99,7 @@ class PackedRows:
     ) -> None:
         self.dtype, self._blocks, self._ends = dtype, blocks, ends
         self._start, self._stop = start, (int(ends[-1]) if len(ends) else 0) if stop is None else stop
+        self._lasts: dict[str, Column] = {}
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -139,14 +140,20 @@ class PackedRows:
     def searchsorted(self, name: str, values: IntArray, side: Side = "left") -> IntArray:
         """Return where values belong in a column that is sorted, as ``np.searchsorted`` does."""
         self._check_is_whole()
-        lasts = self[np.maximum(self._ends - 1, 0)][name] if len(self) else np.empty(0, "i8")
-        found: IntArray = np.full(len(values), len(self))
+        lasts = self._last_values(name)
+        indexes: IntArray = np.full(len(values), len(self))
         block_of = np.searchsorted(lasts, values, side)
         for number in np.unique(block_of[block_of < len(lasts)]).tolist():
             start, end = int(self._ends[number - 1]) if number else 0, int(self._ends[number])
             places = np.flatnonzero(block_of == number)
-            found[places] = start + np.searchsorted(self[start:end][name], values[places], side)
-        return found
+            indexes[places] = start + np.searchsorted(self[start:end][name], values[places], side)
+        return indexes
+
+    def _last_values(self, name: str) -> Column:
+        """Return the last value of a column in each block; many searches for few values use them."""
+        if name not in self._lasts:
+            self._lasts[name] = self.fields(self._ends - 1, (name,))[name]
+        return self._lasts[name]
 
     def with_column(self, name: str, values: Callable[[PackedRows], Column]) -> PackedRows:
         """Return the rows with other values in a column; the other columns share their memory.
@@ -213,8 +220,8 @@ def search_column(rows: StructRows, name: str, values: IntArray, side: Side = "l
     """Return where values belong in a column that is sorted, as ``np.searchsorted`` does."""
     if isinstance(rows, PackedRows):
         return rows.searchsorted(name, values, side)
-    found: IntArray = np.searchsorted(rows[name], values, side)
-    return found
+    indexes: IntArray = np.searchsorted(rows[name], values, side)
+    return indexes
 
 
 def with_column(rows: StructRows, name: str, values: Callable[[StructRows], Column]) -> StructRows:
