@@ -110,7 +110,7 @@ def _severity_rank(result: PartitionResult) -> int:
 
 def _brief(result: PartitionResult) -> str:
     """Return in a few words what is wrong with a partition."""
-    return f"not read: {printable(result.why)}" if result.why is not None else f"{result.worst}: {_codes(result)}"
+    return f"not read: {printable(result.why)}" if result.why is not None else f"{result.worst} {_codes(result)}"
 
 
 def _no_details(_: str) -> Iterator[str]:

@@ -187,7 +187,7 @@ def test_partitions_with_the_same_faults_are_named_together(monkeypatch: pytest.
     monkeypatch.chdir(ROOT)
     words = ("verify", "--quiet", "--as-of", AS_OF, "sample_logs/damaged/states")
     lines = run(*words).lines
-    assert "18 partitions: critical: log-missing" in lines
+    assert "18 partitions: critical log-missing" in lines
     counted = [re.match(r"(\d+) partitions?: (?:critical|error|warning|info)", line) for line in lines]
     assert len([match for match in counted if match]) > 3
     assert lines[-1] == f"  $ kforensics verify --all --as-of {AS_OF} --quiet sample_logs/damaged/states"
