@@ -15,8 +15,8 @@ COMMAND = "import runpy; runpy.run_module('kforensics', run_name='__main__')"
 PEAK = """
 finally:
     import sys
-    (peak,) = (line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))
-    print(peak, file=sys.stderr)
+    from benchmarks.scale.usage import peak_bytes
+    print(peak_bytes(), file=sys.stderr)
 """
 
 
@@ -24,10 +24,10 @@ def run_measured(program: str, *words: object) -> tuple[str, int]:
     """Run statements of Python, each on one line, in a process of their own.
 
     Returns:
-        What they wrote to standard output, and the most memory of the process in bytes.
+        What they wrote to standard output, and the most memory of the process in bytes, 0 except on Linux.
     """
     lines = "".join(f"    {line}\n" for line in program.splitlines())
     command = [sys.executable, "-c", f"try:\n{lines}{PEAK.lstrip()}", *map(str, words)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert ran.returncode in (0, 1), ran.stderr  # 1: there are findings
-    return ran.stdout, int(ran.stderr.split()[-1]) << 10
+    return ran.stdout, int(ran.stderr.split()[-1])

@@ -14,11 +14,9 @@ import pytest
 from kforensics.parsers.format.layouts import BATCH_HEADER
 from tests.command import run
 from tests.forensics.forge import file_of, forge
-from tests.memory import COMMAND, only_linux, run_measured
+from tests.memory import COMMAND, run_measured
 from tests.report_html.unpacked import block
 from tests.thorough import share
-
-pytestmark = only_linux
 
 PARTITIONS, OF_EACH = share(100, 10), 1_000
 FINDINGS = PARTITIONS * OF_EACH

@@ -74,9 +74,8 @@ class ProducersOf:
     def of_history(cls, order: Order, history: History, parts: int) -> list[ProducersOf]:
         """Return what each part needs to know of a coordinator's log."""
         uses, part_of_uses = history.producer_ids, producer_part(history.producer_ids["producer_id"], parts)
-        numbers, highest = _ids_by_part(history, parts), NONE
-        for piece in pieces(history.transactions):
-            highest = max(highest, int(piece["complete_leader_epoch"].max()))
+        numbers = _ids_by_part(history, parts)
+        highest = max([NONE, *(int(part["complete_leader_epoch"].max()) for part in pieces(history.transactions))])
         epochs = np.array([highest], "i8")
         slim = replace(without_transactions(history), issues=(), issue_counts={})
         logs: list[ProducersOf] = []

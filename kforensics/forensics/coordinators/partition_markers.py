@@ -20,7 +20,7 @@ from kforensics.forensics.core.packed_rows import (
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import UNKNOWN, appended_by, hanging_evidence, idle_times
-from kforensics.forensics.partition.damaged_markers import damaged_markers, precedes_damage
+from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
@@ -221,7 +221,7 @@ def _markers(state: PartitionState) -> StructRows:
     """Return all sound markers, packed if they are very many."""
     damaged, packer = damaged_markers(state), RowPacker(TRANSACTION_MARKER)
     for rows in _pages(state):
-        packer.add(take_rows(rows, ~np.isin(rows["marker_offset"], damaged)))
+        packer.add(take_rows(rows, ~is_damaged(damaged, rows, "marker_offset")))
     return packer.rows()
 
 
@@ -229,12 +229,13 @@ def _pages(state: PartitionState) -> Iterator[TransactionMarkerArray]:
     """Yield all markers in the order of the log, page by page of the transaction store."""
     held = NO_MARKERS
     for closed, empty in marker_pages(state):
-        rows = concat_rows([held, _markers_with_data(closed), _markers_without_data(empty)])
-        # The next page may have more markers with the offset of the last one.
-        is_last = rows["marker_offset"] == rows["marker_offset"].max(initial=NONE)
-        yield _in_order(take_rows(rows, ~is_last))
-        held = take_rows(rows, is_last)
-    yield _in_order(held)
+        # This page may begin with markers at the offset at which the one before ends.
+        offsets = held["marker_offset"]
+        end = int(np.searchsorted(offsets, offsets[-1])) if len(held) else 0
+        if end:
+            yield held[:end]
+        held = _in_order(concat_rows([held[end:], _markers_with_data(closed), _markers_without_data(empty)]))
+    yield held
 
 
 def _in_order(markers: TransactionMarkerArray) -> TransactionMarkerArray:

@@ -162,16 +162,14 @@ class PackedRows:
             name: the column.
             values: returns the values for some of the rows.
         """
-        blocks, start = list[_Block](), 0
-        for block, length in self.blocks():
-            blocks.append({**block, name: _PackedColumn.of(values(self[start : start + length]))})
-            start += length
+        blocks = [{**block, name: _PackedColumn.of(values(rows))} for block, rows in self.blocks()]
         return PackedRows(self.dtype, blocks, self._ends)
 
-    def blocks(self) -> Iterator[tuple[_Block, int]]:
-        """Yield the blocks of all rows, with their length."""
+    def blocks(self) -> Iterator[tuple[_Block, PackedRows]]:
+        """Yield the blocks of all rows, each with its rows."""
         self._check_is_whole()
-        yield from zip(self._blocks, np.diff(self._ends, prepend=0).tolist(), strict=True)
+        for block, (start, end) in zip(self._blocks, pairwise([0, *self._ends.tolist()]), strict=True):
+            yield block, self[start:end]
 
     def _check_is_whole(self) -> None:
         if self._start or self._stop != (self._ends[-1] if len(self._ends) else 0):
@@ -270,20 +268,22 @@ class RowPacker:
             constants: fields that have one value in all of these rows.
         """
         if isinstance(rows, PackedRows):
-            for block, length in rows.blocks():
-                if length < BLOCK:
-                    self._add_array(_unpacked(block, length, self._dtype), constants)
+            for block, part in rows.blocks():
+                if len(part) < BLOCK:
+                    self._add_array(as_array(part), constants)
                 else:
                     self._pack_waiting()
                     columns = {name: _PackedColumn(value, None) for name, value in constants.items()}
-                    self._append({**block, **columns}, length)
+                    self._append({**block, **columns}, len(part))
         else:
             self._add_array(rows.copy() if constants else rows, constants)
 
     def rows(self) -> StructRows:
-        """Return all rows, as an array if they are few."""
+        """Return all rows, as an array if they are few, which may be one that was added."""
         if self._blocks:
             return self.packed()
+        if len(self._waiting) == 1:
+            return self._waiting[0]
         rows: StructArray = np.concatenate(self._waiting) if self._waiting else np.empty(0, self._dtype)
         return rows
 
@@ -311,10 +311,3 @@ class RowPacker:
     def _append(self, block: _Block, length: int) -> None:
         self._blocks.append(block)
         self._lengths.append(length)
-
-
-def _unpacked(block: _Block, length: int, dtype: np.dtype[np.void]) -> StructArray:
-    rows: StructArray = np.empty(length, dtype)
-    for name in dtype.names or ():
-        block[name].put(rows[name], slice(0, length))
-    return rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kforensics.forensics.core.packed_rows import PackedRows, StructRows
+from kforensics.forensics.core.packed_rows import PackedRows, StructRows, as_array
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
 __all__ = [
@@ -65,8 +65,10 @@ def concat_rows(parts: Sequence[StructArray]) -> StructArray:
     return np.concatenate([_as_bytes(part) for part in filled]).view(parts[0].dtype)
 
 
-def copy_rows(rows: StructArray) -> StructArray:
-    """Return a copy of the rows."""
+def copy_rows(rows: StructRows) -> StructArray:
+    """Return a copy of the rows, an array in any case."""
+    if isinstance(rows, PackedRows):
+        return as_array(rows)
     return _as_bytes(rows).copy().view(rows.dtype)
 
 

@@ -115,7 +115,7 @@ def begin_times(state: PartitionState, transactions: TransactionArray) -> IntArr
     return begins
 
 
-def appended_by(state: PartitionState, transactions: TransactionArray, marker_times: IntArray) -> IntArray:
+def appended_by(state: PartitionState, transactions: TransactionArray, following: IntArray) -> IntArray:
     """Return the latest time at which the last batch of each transaction can have been written, in ms.
 
     Client timestamps do not show it: that of a copied record is the time of its original.
@@ -123,12 +123,12 @@ def appended_by(state: PartitionState, transactions: TransactionArray, marker_ti
     Args:
         state: the partition.
         transactions: transactions in it.
-        marker_times: timestamp of the first marker after each of them; UNKNOWN if there is none.
+        following: timestamp of the first marker after each of them; UNKNOWN if there is none.
 
     Returns:
         Times in ms; UNKNOWN where nothing shows it.
     """
-    newest, latest = state.partition.newest_mtime_ms, marker_times
+    newest, latest = state.partition.newest_mtime_ms, following
     if newest is not None:
         latest = np.minimum(latest, newest)
     if state.log.has_append_times:
@@ -146,8 +146,8 @@ def is_surely_idle(state: PartitionState, transactions: TransactionArray, longer
         transactions: the transaction, alone.
         longer_than_ms: the time, in ms.
     """
-    times = np.append(time_of_marker_after(state, int(transactions["last_offset"][0])), UNKNOWN)
-    latest = appended_by(state, transactions, times[:1])
+    time = time_of_marker_after(state, int(transactions["last_offset"][0]))
+    latest = appended_by(state, transactions, np.array([UNKNOWN if time is None else time]))
     if state.partition.place.topic == CONSUMER_OFFSETS:  # the group coordinator sets the timestamps
         latest = np.minimum(latest, transactions["last_timestamp"])
     return bool(elapsed_since(state, latest)[0] > longer_than_ms)

@@ -12,7 +12,7 @@ __all__ = ["damaged_markers", "is_damaged", "precedes_damage", "spans_damage"]
 
 
 def damaged_markers(state: PartitionState) -> IntArray:
-    """Return the offsets of the markers whose batch fails its checksum."""
+    """Return the offsets of the markers whose batch fails its checksum. Reads all transactions if one does."""
     batches = _damaged_batches(state)
     if not len(batches):
         return batches
@@ -21,15 +21,14 @@ def damaged_markers(state: PartitionState) -> IntArray:
     return np.unique(np.concatenate(offsets))
 
 
-def is_damaged(state: PartitionState, rows: StructArray, *fields: str) -> BoolArray:
+def is_damaged(damaged: IntArray, rows: StructArray, *fields: str) -> BoolArray:
     """Return which rows lean on a damaged marker.
 
     Args:
-        state: the partition.
+        damaged: the offsets of the damaged markers of the partition.
         rows: any rows.
         fields: their fields with offsets of markers.
     """
-    damaged = damaged_markers(state)
     matches: BoolArray = np.zeros(len(rows), bool)
     for name in fields:
         matches |= np.isin(rows[name], damaged)

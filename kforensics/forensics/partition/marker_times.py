@@ -45,18 +45,17 @@ def marker_times(state: PartitionState, offsets: IntArray) -> IntArray:
     return _times_before(state, offsets, lambda _, times: times)
 
 
-def time_of_marker_after(state: PartitionState, offset: int) -> IntArray:
-    """Return the timestamp of the first marker of any producer after an offset, empty if there is none.
+def time_of_marker_after(state: PartitionState, offset: int) -> int | None:
+    """Return the timestamp of the first marker of any producer after an offset, None if there is none.
 
     Whatever precedes that marker is no younger.
     """
-    first = np.zeros(0, "i8")
+    first = None
     for closed, empty in marker_pages(state, reverse=True):
         offsets, times = _markers_by_offset(closed, empty)
         if not len(offsets) or offsets[-1] < offset:
             break
-        number = int(np.searchsorted(offsets, offset))
-        first = times[number : number + 1]
+        first = int(times[np.searchsorted(offsets, offset)])
     return first
 
 

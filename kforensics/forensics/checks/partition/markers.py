@@ -23,7 +23,7 @@ from kforensics.forensics.core.record_types import (
     TransactionOutcome,
 )
 from kforensics.forensics.core.reporting import Row, RowPart, expiry, first_n, first_n_of_parts, place
-from kforensics.forensics.partition.damaged_markers import is_damaged
+from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged
 from kforensics.forensics.partition.marker_times import with_marker_times
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import anomalies_of, is_expired, markers_before
@@ -156,7 +156,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 def _sound(state: PartitionState, anomalies: AnomalyArray) -> AnomalyArray:
     """Return the anomalies between two undamaged markers."""
-    return anomalies.compress(~is_damaged(state, anomalies, "first_offset", "previous_offset"))
+    return anomalies.compress(~is_damaged(damaged_markers(state), anomalies, "first_offset", "previous_offset"))
 
 
 def _conflicts(state: PartitionState) -> tuple[AnomalyArray, BoolArray]:
@@ -206,7 +206,7 @@ def _conflict(state: PartitionState, row: Row) -> Finding:
 def _empty(state: PartitionState, conflicts: IntArray) -> Iterator[Finding]:
     markers = state.empty_markers
     is_reported = markers["exact"] & ~np.isin(markers["marker_offset"], conflicts) & ~_had_data(state, markers)
-    markers = markers[is_reported & ~is_damaged(state, markers, "marker_offset")]
+    markers = markers[is_reported & ~is_damaged(damaged_markers(state), markers, "marker_offset")]
     counts = {"markers": len(state.transaction_store.closed) + len(state.empty_markers), "empty": len(markers)}
     is_resent = np.isin(markers["marker_offset"], _duplicates(state)["first_offset"])
     yield from first_n(markers, partial(_empty_marker, state, counts), is_resent=is_resent)
@@ -280,9 +280,10 @@ def _regressed(state: PartitionState, row: Row) -> Finding:
 
 
 def _jumps(state: PartitionState) -> Iterator[RowPart]:
+    damaged = damaged_markers(state)
     for closed in state.transaction_store.closed:
         bump = closed["marker_epoch"].astype("i8") - closed["highest_epoch"]
-        jumps = (bump > LARGEST_EPOCH_BUMP) & ~is_damaged(state, closed, "marker_offset")
+        jumps = (bump > LARGEST_EPOCH_BUMP) & ~is_damaged(damaged, closed, "marker_offset")
         yield RowPart(closed[jumps], {"bump": bump[jumps]})
 
 
@@ -339,10 +340,11 @@ def _admin_aborts(state: PartitionState) -> Iterator[RowPart]:
         candidates: BoolArray = late & is_aborted & (closed["marker_epoch"] == closed["highest_epoch"])
         return candidates
 
+    damaged = damaged_markers(state)
     for rows, times in with_marker_times(state, "last_offset", may_match):
         idle_time = _idle_time(rows, np.maximum(rows["last_timestamp"], times))
         late = np.flatnonzero(idle_time > state.rules.late_ms)
-        late = late[_by_operators(state, rows[late]) & ~is_damaged(state, rows[late], "marker_offset")]
+        late = late[_by_operators(state, rows[late]) & ~is_damaged(damaged, rows[late], "marker_offset")]
         yield RowPart(rows[late], {"idle_time": idle_time[late]})
 
 

@@ -17,7 +17,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_duration, format_offsets, format_share, format_time
 from kforensics.forensics.core.record_types import Anomaly, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts, place
-from kforensics.forensics.partition.damaged_markers import is_damaged, spans_damage
+from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, spans_damage
 from kforensics.forensics.partition.marker_times import with_marker_times
 from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, with_markers_before
@@ -145,10 +145,11 @@ def _too_long(state: PartitionState, allowed: int) -> Iterator[RowPart]:
         candidates: BoolArray = (first >= 0) & (closed["marker_timestamp"] - np.maximum(first, 0) > allowed)
         return candidates
 
+    damaged = damaged_markers(state)
     for rows, times in with_marker_times(state, "first_offset", may_match):
         begins = np.maximum(rows["first_timestamp"], times)
         durations = rows["marker_timestamp"] - begins
-        is_long = (durations > allowed) & ~is_damaged(state, rows, "marker_offset")
+        is_long = (durations > allowed) & ~is_damaged(damaged, rows, "marker_offset")
         yield RowPart(rows[is_long], {"duration": durations[is_long], "begins": begins[is_long]})
 
 
@@ -255,9 +256,10 @@ def _not_transactional(state: PartitionState, damaged: set[tuple[int, int | None
 
 
 def _after_marker(state: PartitionState) -> Iterator[RowPart]:
+    damaged = damaged_markers(state)
     for rows, before in with_markers_before(state):
         is_after = (before["marker_offset"] != NOTHING) & (rows["lowest_epoch"] < before["highest_epoch"])
-        is_after &= ~is_damaged(state, before, "marker_offset")
+        is_after &= ~is_damaged(damaged, before, "marker_offset")
         more = {"before": before["marker_offset"], "ended_epoch": before["highest_epoch"]}
         yield RowPart(rows, more).taken(is_after)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
-from kforensics.forensics.core.packed_rows import PackedRows, StructRows, as_array
-from kforensics.forensics.core.record_arrays import concat_rows
+from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -234,7 +234,7 @@ class Coordinators:
 
 def _renumbered(rows: StructRows, coordinator: int, shifts: Mapping[str, int]) -> StructArray:
     """Return a copy of rows with their numbers shifted and the number of their coordinator."""
-    renumbered = as_array(rows) if isinstance(rows, PackedRows) else rows.copy()
+    renumbered = copy_rows(rows)
     fields = renumbered.dtype.names or ()
     for name, shift in shifts.items():
         if name in fields:

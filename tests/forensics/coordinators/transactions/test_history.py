@@ -10,6 +10,7 @@ from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER,
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, Coordinators
 from kforensics.forensics.core.packed_rows import as_array
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.parsers.format.array_types import StructArray
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import forge_coordinator, history_under
 from tests.forensics.forge import drop, file_of
@@ -19,6 +20,10 @@ LIFE = (
     "a PrepareCommit 1 0 {t-0, t-1} t 20; b Ongoing 2 0 tv 2 {t-0} t 21; a CompleteCommit 1 0 t 30; "
     "b PrepareAbort 2 1 tv 2 {t-0} t 40"
 )
+
+
+def transactions_under(folder: Path) -> StructArray:
+    return as_array(history_under(folder).transactions)
 
 
 def test_transactions_are_assembled(tmp_path: Path) -> None:
@@ -50,9 +55,7 @@ def test_a_prepare_record_written_again_is_one_transaction(tmp_path: Path) -> No
     """The first Prepare record has the time of the decision, the last Complete record the end."""
     log = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareAbort 1 0 {t-0} t 2; a PrepareAbort 1 1 {t-0} t 3"
     forge_coordinator(tmp_path, f"{log}; a CompleteAbort 1 1 t 4; a CompleteAbort 1 1 t 5")
-    (row,) = as_array(history_under(tmp_path).transactions)[
-        ["marker_epoch", "decided", "completed", "is_superseded"]
-    ].tolist()
+    (row,) = transactions_under(tmp_path)[["marker_epoch", "decided", "completed", "is_superseded"]].tolist()
     assert row == (1, NOW + 2, NOW + 5, False)
 
 
@@ -60,7 +63,7 @@ def test_transactions_of_one_epoch_differ_by_their_start(tmp_path: Path) -> None
     """After an offset gap a Complete record does not belong to the Prepare record before it."""
     log = "a PrepareCommit 1 0 {t-0} start 1 t 2; a CompleteCommit 1 0 start 7 t 9"
     forge_coordinator(tmp_path, {5: log})
-    first, second = as_array(history_under(tmp_path).transactions)[["status", "partitions", "completed"]].tolist()
+    first, second = transactions_under(tmp_path)[["status", "partitions", "completed"]].tolist()
     assert first == (State.PREPARE_COMMIT, 0, NO_TIME)
     assert second == (State.COMPLETE_COMMIT, UNKNOWN_SET, NOW + 9)
 
@@ -69,10 +72,7 @@ def test_a_complete_record_alone_has_the_key_of_its_markers(tmp_path: Path) -> N
     """Even if it brought the next producer id: its markers have the last epoch of the previous one."""
     log = "a CompleteCommit 1 4 tv 2 t 9; b CompleteAbort 9 0 tv 2 prev 8 t 10"
     forge_coordinator(tmp_path, {5: log})
-    assert as_array(history_under(tmp_path).transactions)[["producer_id", "marker_epoch"]].tolist() == [
-        (1, 4),
-        (8, 32767),
-    ]
+    assert transactions_under(tmp_path)[["producer_id", "marker_epoch"]].tolist() == [(1, 4), (8, 32767)]
 
 
 @pytest.mark.parametrize("broken", [False, True])
