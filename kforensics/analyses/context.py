@@ -93,7 +93,7 @@ class Context:
         from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
         from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 
-        markers = PartitionMarkers.of(state)
+        markers = PartitionMarkers.of(self.with_settings(state))
         result = evaluate_cluster(
             known.coordinators.histories,
             [markers, *self._other_replicas(state, known)],

@@ -10,7 +10,9 @@ from typing import TypeAlias
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_rows import remedy_text, worst_severity
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import DatedBy, StableOffset
@@ -181,7 +183,7 @@ def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tu
         _blocking_transaction(state, stable),
         findings,
         rank,
-        tuple(_checkpoint_lines(state, stable)),
+        (*_checkpoint_lines(state, stable), *_sync_lines(state)),
     )
 
 
@@ -193,6 +195,13 @@ def _offset_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
 def _checkpoint_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
     if stable.at_checkpoint not in (None, stable.last_stable_offset):
         yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
+
+
+def _sync_lines(state: PartitionState) -> Iterator[str]:
+    since = lagging_since(state)
+    if since is not None:
+        when = "" if since == NO_TIME else f" since {format_time(since)}"
+        yield f"  this replica has been out of sync{when}: its leader may have the marker"
 
 
 def _name(state: PartitionState) -> str:

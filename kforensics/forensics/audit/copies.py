@@ -120,7 +120,8 @@ def partition_elections(partitions: Iterable[Partition], clusters: Clusters) -> 
             topics = topics_in(members)
             for (topic_id, number), leadership in leadership_in(members).items():
                 topic = topics.get(topic_id)
-                yield PartitionElections(name, topic.name if topic else None, topic_id, number, *leadership)
+                known = leadership.elections, leadership.sync_changes
+                yield PartitionElections(name, topic.name if topic else None, topic_id, number, *known)
 
 
 def _by_cluster(partitions: Iterable[Partition], clusters: Clusters) -> dict[str, list[Partition]]:

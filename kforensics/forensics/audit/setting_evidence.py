@@ -121,18 +121,39 @@ def rules_by_evidence(
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
     deleted, unreplicated = dict(rules.deleted_topics), [*rules.unreplicated_topics]
+    out_of_sync = dict(rules.out_of_sync)
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
         for one in of_cluster:
             deleted |= one.topics.deleted
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
+        out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
     known = _with(rules, [*settings, *defaults])
     remote = {**_by_partition(remote_logs), **rules.remote_logs}
-    return replace(known, remote_logs=remote, deleted_topics=deleted, unreplicated_topics=tuple(unreplicated))
+    return replace(
+        known,
+        remote_logs=remote,
+        deleted_topics=deleted,
+        unreplicated_topics=tuple(unreplicated),
+        out_of_sync=out_of_sync,
+    )
+
+
+def _out_of_sync(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> dict[str | None, dict[tuple[str, int], int]]:
+    """Return since when the replicas of each broker are out of sync, by log directory, as the longest copy shows it."""
+    metadata = (one for one in evidence if one.running_ms is not None)
+    longest = max(metadata, key=lambda one: one.length, default=None)
+    by_broker: dict[int | None, dict[tuple[str, int], int]] = defaultdict(dict)
+    for partition, late in longest.topics.out_of_sync.items() if longest else ():
+        for broker, since in late.items():
+            by_broker[broker][partition] = since
+    return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
 
 
 def _remote_logs(

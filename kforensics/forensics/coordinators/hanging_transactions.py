@@ -3,7 +3,8 @@
 A partition is enrolled in a transaction before the first write to it. So data whose coordinator does not list the
 partition hangs, however young it is, if the coordinator's log reaches beyond the data, and the data partition has the
 markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either
-log may be the older one, only the age of the transaction shows that it hangs. A transaction that is ongoing beyond its
+log may be the older one, only the age of the transaction shows that it hangs; in a replica out of sync, which may lack
+markers however long ago they were written, not even that. A transaction that is ongoing beyond its
 timeout hangs if its id belongs to another coordinator since ``__transaction_state`` has more partitions.
 
 Rule: ``TransactionsCommand.FindHangingTransactionsCommand``.
@@ -28,11 +29,12 @@ from kforensics.forensics.coordinators.partition_markers import OpenTransactionA
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.election import STOPS_TO_FETCH_MS
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "seen_idle_times"]
+__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "seen_idle_times"]
 
 
 class Hanging(NamedTuple):
@@ -67,7 +69,25 @@ def hanging_transactions(
     orphaned = is_orphaned(cluster, ids)
     is_certain |= may_hang & orphaned
     is_old = seen_idle_times(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
+    is_old &= ~may_lack_markers(cluster, partition, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain, orphaned)
+
+
+def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArray:
+    """Return which transactional ids, by number, may have sent markers that a replica out of sync does not have yet.
+
+    Args:
+        cluster: the cluster.
+        partition: number of the partition of the replica.
+        ids: numbers of ids; NONE for one that no coordinator knows, which may have sent some, too.
+    """
+    since = cluster.marker_join.by_partition[partition].lagging_since
+    if since is None or since == NO_TIME:
+        return np.full(len(ids), since is not None)
+    # No id is -1, which indexes the NEVER at the end.
+    last_times = np.append(cluster.coordinators.ids["last_time"], NEVER)[ids]
+    went_on: BoolArray = last_times > since - STOPS_TO_FETCH_MS - cluster.rules.clock_skew_ms
+    return went_on
 
 
 def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:

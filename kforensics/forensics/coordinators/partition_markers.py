@@ -22,6 +22,7 @@ from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, Tr
 from kforensics.forensics.partition.blocking_transactions import UNKNOWN, appended_by, hanging_evidence, idle_times
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
+from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
@@ -116,6 +117,8 @@ class PartitionMarkers:
         is_broken: whether its log has unreadable or damaged batches, which may be markers.
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
+        lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
+            if it was in sync at last, or nothing is known.
     """
 
     place: Place
@@ -137,6 +140,7 @@ class PartitionMarkers:
     is_broken: bool = False
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
+    lagging_since: int | None = None
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
@@ -153,7 +157,7 @@ class PartitionMarkers:
             first_time=_first_time(state, markers),
             last_marker_time=newest,
             coverage_end=_coverage_end(state, newest),
-            copied_at=_copied_at(state),
+            copied_at=_copied_at(state, newest),
             kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
@@ -164,6 +168,7 @@ class PartitionMarkers:
             is_broken=is_broken,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
+            lagging_since=lagging_since(state, newest),
         )
 
     @property
@@ -332,23 +337,26 @@ def _first_time(state: PartitionState, markers: StructRows) -> int:
     return min([*times, *markers[:1]["marker_timestamp"].tolist()], default=ALWAYS)
 
 
-def _copied_at(state: PartitionState) -> int:
+def _copied_at(state: PartitionState, newest: int) -> int:
     """Return when the copy was taken; NEVER if the broker was stopped, because then nothing followed."""
-    if state.partition.log_dir.clean_shutdown:
+    if state.partition.log_dir.clean_shutdown and lagging_since(state, newest) is None:
         return NEVER
-    newest, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
-    return as_of_ms if newest is None else min(newest, as_of_ms)
+    modified, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
+    return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
 def _coverage_end(state: PartitionState, newest: int) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
-    transaction, prove that the copy is not too early.
+    transaction, prove that the copy is not too early; the latter not of a replica that lags, whose files are younger
+    than what it has fetched.
     """
-    rules, copied_at = state.rules, _copied_at(state)
+    rules, copied_at = state.rules, _copied_at(state, newest)
     if copied_at == NEVER:
         return NEVER
+    if lagging_since(state, newest) is not None:
+        return max(newest - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
     is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed
     return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)

@@ -29,6 +29,7 @@ from kforensics.forensics.coordinators.deadlines import (
 from kforensics.forensics.coordinators.hanging_transactions import (
     hanging_transactions,
     longest_timeouts,
+    may_lack_markers,
     seen_idle_times,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
@@ -86,6 +87,10 @@ REMEDIES = {
     "passed": (
         "Do not abort it: it has ended in a replica with more of the log, stable up to offset {offset}. Let this "
         "replica catch up."
+    ),
+    "lagging": (
+        "Do not abort it because of this replica, which is out of sync: its leader may have the marker. Let this "
+        f"replica catch up. Ask the leader with {FIND_HANGING}; only if it is listed, end it with {ABORT}."
     ),
     "hanging": (
         f"No coordinator waits for it, so it will never end. Confirm with {FIND_HANGING}; if it is listed, end it with "
@@ -188,19 +193,34 @@ class CoordinatorRemedies:
         cluster = self.cluster
         ids = cluster.coordinators.id_of(transaction["producer_id"])
         idle_ms = int(transaction["idle_ms"][0])
+        lags = bool(may_lack_markers(cluster, partition, ids)[0])
         if ids[0] == NONE:
             is_late = seen_idle_times(cluster, partition, transaction)[0] > cluster.rules.late_ms
-            hangs = cluster.has_all_coordinators and is_late
+            hangs = cluster.has_all_coordinators and is_late and not lags
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
-        if is_awaited(cluster, partition, transaction, ids)[0]:
-            situation = self._awaited(int(ids[0]))
-            return situation._replace(began=self._later_begin(int(ids[0]), idle_ms))
         name = cluster.coordinators.name(int(ids[0]))
-        if hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
+        if is_awaited(cluster, partition, transaction, ids)[0]:
+            began = self._later_begin(int(ids[0]), idle_ms)
+            if not (lags and began):  # a replica that lags does not have the data of this transaction yet
+                return self._awaited(int(ids[0]))._replace(began=began)
+        elif hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
             return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
-        longest = int(longest_timeouts(cluster, ids)[0])
+        if lags:
+            return _Situation("lagging", "unknown, this replica is out of sync", {}, name, limit=Severity.WARNING)
         if has_unreadable_state(cluster, ids)[0]:
             return None
+        return self._unseen(partition, idle_ms, int(longest_timeouts(cluster, ids)[0]), name)
+
+    def _unseen(self, partition: int, idle_ms: int, longest: int, name: str) -> _Situation | None:
+        """Return the situation of a transaction whose end the files would not show.
+
+        Args:
+            partition: number of its partition.
+            idle_ms: time since its last batch.
+            longest: the longest timeout that it can have, in ms.
+            name: its transactional id.
+        """
+        cluster = self.cluster
         if idle_ms > longest + cluster.rules.late_buffer_ms:
             is_stopped = cluster.marker_join.by_partition[partition].copied_at == NEVER
             phrase = "unknown, the files do not show what followed"

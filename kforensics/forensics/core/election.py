@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ __all__ = [
     "NO_LEADER",
     "RECOVERED",
     "RECOVERING",
+    "STOPS_TO_FETCH_MS",
     "UNCHANGED",
     "Election",
     "Leadership",
@@ -22,6 +24,9 @@ __all__ = [
 NO_LEADER, UNCHANGED = -1, -2
 # ``LeaderRecoveryState``: after an unclean election, until the new leader has ended its recovery.
 RECOVERED, RECOVERING = 0, 1
+# A follower that no longer fetches stays in sync for ``replica.lag.time.max.ms``, 30 s by default, and leaders look for
+# such followers each half of that: what it lacks is at most so much older. Rule: ``Partition.getOutOfSyncReplicas``.
+STOPS_TO_FETCH_MS = 45_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,13 @@ class SyncChange:
         broker_id: its broker.
         is_in_sync: whether it is in sync since then.
         timestamp: when the controller wrote it, in ms.
+        is_added: whether that is when it was added to the replicas: it has not been in sync yet.
     """
 
     broker_id: int
     is_in_sync: bool
     timestamp: int
+    is_added: bool = False
 
 
 class Leadership(NamedTuple):
@@ -71,10 +78,13 @@ class Leadership(NamedTuple):
     Attributes:
         elections: its leader elections in their order.
         sync_changes: when replicas came into sync or fell out of it for the last time.
+        out_of_sync: since when replicas have been out of sync, in ms, by broker; NO_TIME for those that the metadata
+            never shows in sync, such as one that a reassignment has just added.
     """
 
     elections: tuple[Election, ...]
     sync_changes: tuple[SyncChange, ...]
+    out_of_sync: Mapping[int, int]
 
 
 def unclean_phrase(election: Election) -> str:

@@ -70,6 +70,8 @@ class Rules:
         remote_logs: what is known of remote storage, by topic id and partition; several for copies of a cluster.
         deleted_topics: when topics were deleted, in ms by topic id, as far as metadata logs show it.
         unreplicated_topics: ids of the topics whose partitions have never had a follower, as far as they show it.
+        out_of_sync: since when replicas have been out of sync, in ms, by log directory, then by topic id and partition,
+            as far as metadata logs show it; NO_TIME for those that were never seen in sync.
     """
 
     as_of_ms: int
@@ -94,6 +96,7 @@ class Rules:
     remote_logs: Mapping[tuple[str | None, int | None], tuple[RemoteLog, ...]] = field(default_factory=dict, hash=False)
     deleted_topics: Mapping[str, int] = field(default_factory=dict, hash=False)
     unreplicated_topics: tuple[str, ...] = ()
+    out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
         """Return the limits in a log directory, by the settings that are for it.
@@ -124,6 +127,17 @@ class Rules:
     def tolerating(self, clock_skew_ms: int) -> Rules:
         """Return the limits for brokers whose clocks differ by up to so much."""
         return self if clock_skew_ms == self.clock_skew_ms else replace(self, clock_skew_ms=clock_skew_ms)
+
+    def out_of_sync_since(self, log_dir: str | None, topic_id: str | None, partition: int | None) -> int | None:
+        """Return since when a replica is out of sync, in ms; NO_TIME if it never was in sync, None if it is or may be.
+
+        Args:
+            log_dir: the log directory of the replica.
+            topic_id: the id of its topic.
+            partition: its partition number.
+        """
+        key = topic_id or "", -1 if partition is None else partition
+        return self.out_of_sync.get(log_dir, {}).get(key)
 
     def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
         """Return what is known of a partition in remote storage, None if nothing is."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election, Leadership, SyncChange
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from kforensics.parsers.messages.framed_columns import FramedRecord
 
 __all__ = [
+    "ELECTION_RECORDS",
     "Election",
+    "LeadershipReader",
     "LogRecord",
     "MetadataBatch",
     "MetadataRecord",
@@ -270,40 +273,74 @@ def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[El
 
 
 def leadership_in(partitions: Iterable[Partition]) -> dict[PartitionKey, Leadership]:
-    """Return the elections by topic id and partition, and when replicas came into sync or fell out of it last.
+    """Return by topic id and partition the elections, and which replicas came into sync or fell out of it, and when.
 
-    Replicas that have been in sync since the partition was created have no change. Arguments and errors are those of
-    :func:`elections_in`.
+    Arguments and errors are those of :func:`elections_in`.
     """
-    elections: dict[PartitionKey, list[Election]] = defaultdict(list)
-    changes: dict[PartitionKey, dict[int, SyncChange]] = defaultdict(dict)
-    registrations: dict[PartitionKey, _Registration] = {}
-    for timestamp, kind, value in metadata_records(partitions, ELECTION_RECORDS):
+    reader = LeadershipReader()
+    for record in metadata_records(partitions, ELECTION_RECORDS):
+        reader.add(record)
+    return reader.leaderships()
+
+
+@dataclass(slots=True)
+class LeadershipReader:
+    """Collects the leader elections of partitions, and the changes of their replicas, from a metadata log.
+
+    Attributes:
+        elections: the elections by partition.
+        changes: when each replica came into sync, or fell out of it, for the last time, by partition and broker.
+        registrations: the state of each partition so far.
+    """
+
+    elections: dict[PartitionKey, list[Election]] = field(default_factory=lambda: defaultdict(list))
+    changes: dict[PartitionKey, dict[int, SyncChange]] = field(default_factory=lambda: defaultdict(dict))
+    registrations: dict[PartitionKey, _Registration] = field(default_factory=dict)
+
+    def add(self, record: MetadataRecord) -> None:
+        """Add one of the ELECTION_RECORDS."""
+        timestamp, kind, value = record
         key = value["topicId"], value["partitionId"]
-        before = registrations.get(key)
+        before = self.registrations.get(key)
         if kind == "PartitionRecord":
             isr, replicas = tuple(value["isr"]), tuple(value["replicas"])
             before = _Registration(value["leaderEpoch"], replicas, value["leader"], replicas)
-            registrations[key] = replace(before, in_sync=isr)
+            self.registrations[key] = replace(before, in_sync=isr)
         elif before is not None:
-            registrations[key] = _changed(before, value)
+            self.registrations[key] = _changed(before, value)
             if value["leader"] != UNCHANGED and timestamp is not None:
-                elections[key].append(_election(registrations[key], before, timestamp, value))
+                self.elections[key].append(_election(self.registrations[key], before, timestamp, value))
         if before is not None and timestamp is not None:
-            changes[key].update(_sync_changes(before, registrations[key], timestamp))
+            self.changes[key].update(_sync_changes(before, self.registrations[key], timestamp))
+
+    def leaderships(self) -> dict[PartitionKey, Leadership]:
+        """Return what is known by topic id and partition, without those whose replicas have all been in sync always."""
+        known = {
+            key: Leadership(
+                tuple(self.elections.get(key, ())),
+                tuple(self.changes.get(key, {}).values()),
+                _out_of_sync(registration, self.changes.get(key, {})),
+            )
+            for key, registration in self.registrations.items()
+        }
+        return {key: leadership for key, leadership in known.items() if any(leadership)}
+
+
+def _out_of_sync(registration: _Registration, changes: Mapping[int, SyncChange]) -> dict[int, int]:
+    """Return since when replicas are out of sync, in ms, by broker; NO_TIME if they were never seen in sync."""
+    brokers = {*registration.replicas, *changes} - {*registration.in_sync}
     return {
-        key: Leadership(tuple(elections.get(key, ())), tuple(changes.get(key, {}).values()))
-        for key in registrations
-        if key in elections or key in changes
+        broker: changes[broker].timestamp if broker in changes and not changes[broker].is_added else NO_TIME
+        for broker in sorted(brokers)
     }
 
 
 def _sync_changes(before: _Registration, after: _Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
     """Yield the replicas that are in sync after a change and were not before, or the other way round, and new ones."""
     for broker in dict.fromkeys((*after.replicas, *after.in_sync)):
-        is_in_sync = broker in after.in_sync
-        if is_in_sync != (broker in before.in_sync) or (not is_in_sync and broker not in before.replicas):
-            yield broker, SyncChange(broker, is_in_sync, timestamp)
+        is_in_sync, is_added = broker in after.in_sync, broker not in before.replicas
+        if is_in_sync != (broker in before.in_sync) or (not is_in_sync and is_added):
+            yield broker, SyncChange(broker, is_in_sync, timestamp, not is_in_sync and is_added)
 
 
 def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:

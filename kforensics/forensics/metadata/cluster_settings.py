@@ -21,7 +21,13 @@ from kforensics.forensics.core.broker_settings import (
     setting_of_broker,
 )
 from kforensics.forensics.core.formatting import format_time
-from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, MetadataRecord, metadata_records
+from kforensics.forensics.metadata.cluster_metadata import (
+    ELECTION_RECORDS,
+    TOPIC_RESOURCE,
+    LeadershipReader,
+    MetadataRecord,
+    metadata_records,
+)
 from kforensics.forensics.metadata.metadata_versions import Release, registered_level
 from kforensics.forensics.metadata.topic_metadata import TOPIC_RECORDS, TopicMetadata, TopicReader
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
@@ -33,8 +39,7 @@ from kforensics.parsers.log.batches import walk
 __all__ = ["ClusterFacts", "ClusterSetting", "KnownTopics", "cluster_facts_in", "newest_time_in"]
 
 BROKER_RESOURCE = 4
-PARTITION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
-RECORDS = {*TOPIC_RECORDS, *PARTITION_RECORDS, "RemoveTopicRecord", "RegisterBrokerRecord"}
+RECORDS = {*TOPIC_RECORDS, *ELECTION_RECORDS, "RemoveTopicRecord", "RegisterBrokerRecord"}
 # With which settings the topics of coordinators were created: ``TransactionStateManager.transactionTopicConfigs``.
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
@@ -61,10 +66,13 @@ class KnownTopics(NamedTuple):
     Attributes:
         deleted: when topics were deleted, in ms by topic id.
         unreplicated: ids of the topics whose partitions have never had more than one replica, sorted.
+        out_of_sync: since when replicas are out of sync, in ms, by topic id and partition, then by broker; NO_TIME for
+            those that were never seen in sync.
     """
 
     deleted: Mapping[str, int] = {}
     unreplicated: tuple[str, ...] = ()
+    out_of_sync: Mapping[tuple[str, int], Mapping[int, int]] = {}
 
 
 class ClusterFacts(NamedTuple):
@@ -117,6 +125,7 @@ class _Reader:
         levels: the newest ``metadata.version`` that each broker supports, by broker id.
         deleted: when topics were deleted, in ms by topic id.
         most_replicas: the number of replicas of the partition with the most, by topic id.
+        leaderships: the replicas of partitions, and which are in sync.
     """
 
     values: dict[tuple[int, str, str], str] = field(default_factory=dict)
@@ -124,6 +133,7 @@ class _Reader:
     levels: dict[int, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
     most_replicas: dict[str, int] = field(default_factory=dict)
+    leaderships: LeadershipReader = field(default_factory=LeadershipReader)
 
     def add(self, record: MetadataRecord) -> None:
         """Add a record."""
@@ -139,7 +149,8 @@ class _Reader:
             self.values = {key: text for key, text in self.values.items() if key[:2] != removed}
             if timestamp is not None:
                 self.deleted[value["topicId"]] = timestamp
-        elif kind in PARTITION_RECORDS:
+        elif kind in ELECTION_RECORDS:
+            self.leaderships.add(record)
             most = self.most_replicas.get(value["topicId"], 0)
             self.most_replicas[value["topicId"]] = max(most, len(value["replicas"] or ()))
 
@@ -156,7 +167,9 @@ class _Reader:
         oldest = min(self.levels.values(), default=0)
         release = max((release for level, release in RELEASES.items() if level <= oldest), default=None)
         unreplicated = tuple(sorted(topic_id for topic_id, most in self.most_replicas.items() if most == 1))
-        return ClusterFacts(tuple(settings), release, KnownTopics(self.deleted, unreplicated))
+        leaderships = self.leaderships.leaderships().items()
+        out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
+        return ClusterFacts(tuple(settings), release, KnownTopics(self.deleted, unreplicated, out_of_sync))
 
 
 def _configured(values: Mapping[tuple[int, str, str], str]) -> Iterator[ClusterSetting]:

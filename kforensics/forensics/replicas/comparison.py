@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from kforensics.forensics.core.election import Election, SyncChange
+from kforensics.forensics.core.election import STOPS_TO_FETCH_MS, Election, SyncChange
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
@@ -47,11 +47,6 @@ class RecordDifferences:
 
     first: tuple[RecordDifference, ...] = ()
     count: int = 0
-
-
-# A follower that no longer fetches stays in sync for ``replica.lag.time.max.ms``, 30 s by default, and leaders look for
-# such followers each half of that: what it lacks is at most so much older. Rule: ``Partition.getOutOfSyncReplicas``.
-STOPS_TO_FETCH_MS = 45_000
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

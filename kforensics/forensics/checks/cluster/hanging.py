@@ -80,7 +80,9 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
 
 def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     captured = {history.place.partition for history in cluster.coordinators.histories}
-    count, has_all = cluster.partition_count, cluster.has_all_coordinators
+    count = cluster.partition_count
+    lags = cluster.marker_join.by_partition[partition].lagging_since is not None
+    has_all = cluster.has_all_coordinators and not lags
     return cluster.at_partition(
         partition,
         CODES["txn-hanging-unknown-id"],
@@ -97,7 +99,8 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if has_all else Exactness.UNVERIFIABLE,
         benign=(
-            f"coordinator partitions missing: {'no' if has_all else 'possible'}",
+            f"coordinator partitions missing: {'no' if cluster.has_all_coordinators else 'possible'}",
+            *(("this replica lacks markers that its leader has: possible, it is out of sync",) if lags else ()),
             "transactional id expired: no matter, no id expires while its transaction is ongoing",
         ),
     )

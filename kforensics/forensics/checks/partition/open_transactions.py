@@ -72,8 +72,9 @@ CODES = by_name(
         ),
         benign=(
             "The coordinator log is not among the files, or was copied long before this partition. Client "
-            "clocks are wrong. An empty answer of find-hanging is no contradiction while the transaction is "
-            "younger than 15 minutes, the default of --max-transaction-timeout."
+            "clocks are wrong. This replica lags, and its leader has the marker; that is ruled out where the metadata "
+            "log shows that it is in sync. An empty answer of find-hanging is no contradiction while the transaction "
+            "is younger than 15 minutes, the default of --max-transaction-timeout."
         ),
     ),
     Code(

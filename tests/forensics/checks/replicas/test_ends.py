@@ -12,10 +12,9 @@ import pytest
 
 from kforensics.forensics.audit.copies import compare_copies
 from kforensics.forensics.checks.replicas.ends import findings
-from kforensics.forensics.core.election import Election, SyncChange
+from kforensics.forensics.core.election import STOPS_TO_FETCH_MS, Election, SyncChange
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_time
-from kforensics.forensics.replicas.comparison import STOPS_TO_FETCH_MS
 from tests.forensics.forge import Segments
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under

@@ -1,0 +1,117 @@
+"""Replicas that are out of sync while their broker is at work: what they lack, their leader may have."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kforensics
+from kforensics.forensics.metadata.cluster_settings import cluster_facts_in
+from tests.command import run
+from tests.forensics.batch_notation import NOW
+from tests.forensics.coordinators.clusters import at, forge_coordinator
+from tests.forensics.forge import forge, keep_times
+from tests.forensics.partition_states import SAMPLES, partitions_under
+
+REPLICATION = SAMPLES / "replication"
+METADATA = REPLICATION / "broker-1" / "__cluster_metadata-0"
+# A topic of that cluster. Broker 2 was killed, and from this time on it was not in the ISR of partition 0. Broker 1 is
+# never out of sync: it has no replica.
+TOPIC_ID, SINCE = "EJC5W0aMQOq8f7Z7wwYGmw", 1_795_262_959_511
+SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
+NOW_MS = SINCE + 2 * HOUR
+START = SINCE - NOW
+BEFORE, AFTER = START - HOUR, START + HOUR
+DONE = f"D 7 0 0-0 @0-0 T {at(BEFORE - 9000)}; M 7 0 C 0 @1 {at(BEFORE - 8000)}"
+OPEN = f"{DONE}; D 7 0 1-1 @2-2 T {at(BEFORE)}; plain @3-3"
+FIRST = f"a Ongoing 7 0 {{t-0}} t {BEFORE - 9100}; a PrepareCommit 7 0 {{t-0}} t {BEFORE - 8100}; "
+FIRST += f"a CompleteCommit 7 0 t {BEFORE - 7900}"
+
+
+def transaction(partition: str, time: int) -> str:
+    """Return what a coordinator writes about a transaction of one partition."""
+    listed = f"7 0 {{{partition}}} t"
+    return f"; a Ongoing {listed} {time}; a PrepareCommit {listed} {time + 100}; a CompleteCommit 7 0 t {time + 200}"
+
+
+# Of the partition, and later of another one.
+ENDED_SINCE = FIRST + transaction("t-0", BEFORE + MINUTE) + transaction("u-0", AFTER)
+
+
+def broker(folder: Path, node_id: int, log: str, coordinator: str, *, stopped_ms: int | None = None) -> Path:
+    """Write the log directory of a broker with the metadata log; return the partition.
+
+    Its files have just been written, unless the broker was stopped at some time.
+    """
+    is_stopped, written_ms = stopped_ms is not None, SINCE if stopped_ms else NOW_MS
+    metadata = {"t-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
+    forge_coordinator(folder, coordinator, node_id=node_id, clean_shutdown=is_stopped)
+    partition = forge(folder, log, node_id=node_id, clean_shutdown=is_stopped, replaced=metadata)
+    shutil.copytree(METADATA, folder / METADATA.name)
+    keep_times(folder, written_ms, stopped_ms or NOW_MS)
+    return partition
+
+
+def findings_in(path: Path) -> dict[str, Any]:
+    rows = kforensics.audit(str(path), as_of=NOW_MS).findings.to_pylist()
+    return {row["code"]: row for row in rows if row["topic"] == "t"}
+
+
+def test_replicas_out_of_sync_are_those_that_the_live_brokers_named() -> None:
+    """All brokers were stopped after they had been asked, which takes them out of sync, too."""
+    (metadata,) = (one for one in partitions_under(METADATA.parent) if one.name == METADATA.name)
+    known = cluster_facts_in(metadata).topics.out_of_sync
+    truth = json.loads((REPLICATION / "truth.json").read_text())
+    asked = datetime.fromisoformat(truth["taken"]).timestamp() * SECOND
+    places = [(int(number), place) for one in truth["topics"].values() for number, place in one.items()]
+    assert any(place["isr"] != place["replicas"] for _, place in places)
+    for number, place in places:
+        late = {broker for broker, since in known.get((place["topic_id"], number), {}).items() if since < asked}
+        assert late & {*place["replicas"]} == {*place["replicas"]} - {*place["isr"]}
+
+
+@pytest.mark.parametrize(("node_id", "worst"), [(1, "critical"), (2, "warning")])
+def test_an_old_transaction_hangs_only_in_a_replica_in_sync(tmp_path: Path, node_id: int, worst: str) -> None:
+    """Seen on 4.1.0 while a throttled reassignment filled a replica: its coordinator had ended it long since."""
+    broker(tmp_path, node_id, OPEN, ENDED_SINCE)
+    found = findings_in(tmp_path)
+    assert found["lso-stuck"]["severity"] == worst
+    assert ("txn-hanging" in found) == (node_id == 1)
+    assert ("Ask the leader" in found["lso-stuck"]["remedy"]) == (node_id == 2)
+
+
+@pytest.mark.parametrize(("node_id", "is_missing"), [(1, True), (2, False)])
+def test_a_marker_is_missing_only_in_a_replica_in_sync(tmp_path: Path, node_id: int, *, is_missing: bool) -> None:
+    broker(tmp_path, node_id, DONE, ENDED_SINCE)
+    assert ("atomicity-marker-missing" in findings_in(tmp_path)) is is_missing
+
+
+@pytest.mark.parametrize(("stopped_ms", "is_missing"), [(SINCE + 20 * SECOND, True), (SINCE + HOUR, False)])
+def test_a_broker_that_fell_out_of_sync_because_it_was_stopped(
+    tmp_path: Path, stopped_ms: int, *, is_missing: bool
+) -> None:
+    """Its replicas lack nothing that was there then; one that had lagged for an hour when it was stopped may."""
+    log = f"{DONE}; D 8 0 0-0 @2-2 {at(START - MINUTE)}"
+    broker(tmp_path, 2, log, ENDED_SINCE, stopped_ms=stopped_ms)
+    assert ("atomicity-marker-missing" in findings_in(tmp_path)) is is_missing
+
+
+def test_lso_says_that_the_leader_may_have_the_marker(tmp_path: Path) -> None:
+    partition = broker(tmp_path, 2, OPEN, ENDED_SINCE)
+    text = " ".join(run("lso", partition).text.split())
+    assert "this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have the marker" in text
+    assert "critical" not in text
+
+
+def test_a_later_transaction_does_not_date_data_that_its_replica_has_fetched_late(tmp_path: Path) -> None:
+    """The coordinator has the same producer in a transaction of today, whose data the replica does not have yet."""
+    ongoing = f"; a Ongoing 7 0 timeout 900000 {{t-0}} t {START + 2 * HOUR - MINUTE}"
+    broker(tmp_path, 2, OPEN, FIRST + transaction("t-0", AFTER) + ongoing)
+    row = findings_in(tmp_path)["lso-stuck"]
+    assert "by its coordinator" not in row["message"]
+    assert "Ask the leader" in row["remedy"]
