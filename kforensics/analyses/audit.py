@@ -166,14 +166,12 @@ def _partitions(
     if clusters:
         alone = replace(scope, records=False)
         for result in partition_results(investigation.neighbors, alone, advance, processes=processes):
-            cluster_inputs += [result.cluster_input] if result.cluster_input else []
-    neighbors = {cluster_input.result.folder for cluster_input in cluster_inputs}
+            cluster_inputs += [replace(result.cluster_input, is_neighbor=True)] if result.cluster_input else []
     for result in partition_results(partitions, keeping, advance, processes=processes, split_size=request.split_size):
         if result.cluster_input:
             cluster_inputs.append(result.cluster_input)
         yield replace(result, cluster_input=None)
-    resolved = resolve_deferred(cluster_inputs, rules)
-    yield from (result for result in resolved if result.folder not in neighbors)
+    yield from resolve_deferred(cluster_inputs, rules)
 
 
 def _processes(investigation: Investigation, request: AuditRequest) -> int | None:

@@ -27,6 +27,7 @@ from kforensics.forensics.audit.cluster_result import (
 from kforensics.forensics.audit.joined_parts import JoinedPart, merge_parts
 from kforensics.forensics.audit.partition_result import CLEAN, PartitionResult
 from kforensics.forensics.audit.producer_parts import (
+    Order,
     ProducerRows,
     ProducersOf,
     without_markers,
@@ -34,7 +35,7 @@ from kforensics.forensics.audit.producer_parts import (
 )
 from kforensics.forensics.checks.check import ranked
 from kforensics.forensics.checks.cluster import hanging
-from kforensics.forensics.coordinators.cluster_evidence import Cluster
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
 from kforensics.forensics.coordinators.overrides import is_overridden
@@ -56,6 +57,7 @@ from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.array_types import Column
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.schemas import Table
@@ -80,6 +82,7 @@ class ClusterInput:
         elections: leader elections by topic id and partition, of those partitions that had an unclean one or no leader
             for a time; None if this is not the log of the cluster's metadata.
         removed_topics: when topics were deleted, by name, if this is the log of the cluster's metadata.
+        is_neighbor: whether the partition is read only for what it shows about others; it has no result of its own.
     """
 
     cluster: str
@@ -90,6 +93,12 @@ class ClusterInput:
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
     removed_topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    is_neighbor: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths of its segments, as findings name them."""
+        return next((one.paths for one in (self.history, self.commits, self.markers) if one), ())
 
 
 def with_cluster_input(result: PartitionResult, state: PartitionState, clusters: Clusters) -> PartitionResult:
@@ -187,7 +196,7 @@ def _read(file: SpillFile | None, chunks: tuple[tuple[int, int], ...]) -> Iterat
 def resolve_deferred(
     cluster_inputs: Iterable[ClusterInput], rules: Rules, parts: Iterable[JoinedPart] | None = None
 ) -> Iterator[PartitionResult]:
-    """Yield the final results of partitions, cluster by cluster, and the rows of each cluster.
+    """Yield the final results of partitions, cluster by cluster, and the rows of each cluster; none of neighbors.
 
     Findings that a coordinator proves wrong are removed, and more precise findings of the cluster replace them.
 
@@ -203,8 +212,10 @@ def resolve_deferred(
         yield from _resolved(members, rules, parts)
 
 
-def _order(cluster_input: ClusterInput) -> tuple[str, str, int, str]:
-    return partition_sort_key(cluster_input.result.place, cluster_input.result.folder)
+def _order(cluster_input: ClusterInput) -> Order:
+    """Return the sort key of an input; of replicas that are equally complete, one that is no neighbor comes first."""
+    result = cluster_input.result
+    return cluster_input.is_neighbor, *partition_sort_key(result.place, result.folder)
 
 
 def _resolved(
@@ -226,16 +237,38 @@ def _resolved(
         removed_topics=newest_elections.removed_topics if newest_elections else None,
         join=None if parts is None else partial(merge_parts, parts=parts),
     )
-    by_place: dict[Place, list[Finding]] = defaultdict(list)
-    for place, finding in cluster_result.findings:
-        by_place[place].append(finding)
+    by_place = _by_place(cluster_result.findings, members)
     remedies = CoordinatorRemedies(cluster_result.cluster)
     for member in members:
+        if member.is_neighbor:
+            continue
         findings = [*by_place.get(member.result.place, ())]
         if member.markers:
             findings += replica_findings(cluster_result.cluster, member.markers)
         yield _revised(member.result, remedies, findings)
     yield _rows_of_cluster(cluster_result)
+
+
+def _by_place(findings: Iterable[PlacedFinding], members: Sequence[ClusterInput]) -> dict[Place, list[Finding]]:
+    """Return the findings of a cluster by partition.
+
+    What the replica of a neighbor shows is a finding on the replica that was asked for, at the same offset. The bytes
+    may be elsewhere in that one.
+    """
+    asked: dict[tuple[str | None, int | None], ClusterInput] = {}
+    for member in members:
+        if not member.is_neighbor:
+            asked.setdefault(member.result.place[-2:], member)
+    neighbors = {member.result.place for member in members if member.is_neighbor}
+    by_place: dict[Place, list[Finding]] = defaultdict(list)
+    for place, finding in findings:
+        own = asked.get(place[-2:]) if place in neighbors else None
+        if own is None:
+            by_place[place].append(finding)
+            continue
+        path = next((path for path in own.paths if file_name(path) == file_name(finding.path or "")), None)
+        by_place[own.result.place].append(replace(finding, path=path, position=None))
+    return by_place
 
 
 def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Finding]:

@@ -20,8 +20,8 @@ from kforensics.parsers.format.array_types import IntArray, StructArray
 
 __all__ = ["CHUNK", "Order", "ProducerRows", "ProducersOf", "producer_part", "without_markers", "without_transactions"]
 
-# Sort key of a log: topic, partition and folder.
-Order: TypeAlias = tuple[str, str, int, str]
+# Sort key of a log: whether it is a neighbor, then topic, partition and folder.
+Order: TypeAlias = tuple[bool, str, str, int, str]
 # Most rows of a value.
 CHUNK = 1 << 15
 # Spreads consecutive producer ids evenly.

@@ -121,7 +121,7 @@ def contributed(number: int, partition: Partition, scope: AuditScope, parts: int
     result = evaluate_partition(partition, replace(scope, records=False, summaries=None), workers=0)
     if result.cluster_input and scope.clusters:
         cluster = scope.clusters.number(result.cluster_input.cluster)
-        yield from _inputs(result.cluster_input, cluster, number, AROUND, parts)
+        yield from _inputs(replace(result.cluster_input, is_neighbor=True), cluster, number, AROUND, parts)
 
 
 @dataclass(slots=True)
@@ -171,16 +171,14 @@ def of_clusters(arriving: Iterable[AddressedValue], rules: Rules) -> Iterator[tu
         rules: limits and the time of evaluation.
     """
     for partition, group in groupby(arriving, lambda pair: pair[0].partition):
-        inputs: list[tuple[Address, ClusterInput]] = []
+        inputs: list[ClusterInput] = []
         parts: Iterable[JoinedPart] | None = None
-        for address, value in group:
+        for _, value in group:
             if isinstance(value, JoinedPart):
                 parts = chain([value], (part for _, part in group))
                 break
-            inputs.append((address, value))
-        around = {value.result.folder for address, value in inputs if address.sequence == AROUND}
-        resolved = resolve_deferred((value for _, value in inputs), rules, parts)
-        yield FIRST_CLUSTER - partition, (result for result in resolved if result.folder not in around)
+            inputs.append(value)
+        yield FIRST_CLUSTER - partition, resolve_deferred(inputs, rules, parts)
 
 
 def copy_of(number: int, partition: Partition, tasks: int) -> Iterator[AddressedValue]:

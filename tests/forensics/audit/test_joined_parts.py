@@ -167,6 +167,6 @@ def _peak_of_join(count: int) -> int:
 def test_no_value_is_larger_than_others_if_one_producer_has_all_rows() -> None:
     count = 200_000
     rows = np.concatenate([value.rows for value in input_rows(count, 1) if len(value.numbers)])
-    sent = [value for _, value in ProducerRows.of(("a", "", 0, "a"), rows, 40, is_numbered=True)]
+    sent = [value for _, value in ProducerRows.of((False, "a", "", 0, "a"), rows, 40, is_numbered=True)]
     assert max(len(value.rows) for value in sent) <= CHUNK
     assert np.concatenate([value.numbers for value in sent]).tolist() == list(range(count))

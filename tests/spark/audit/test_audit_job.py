@@ -283,6 +283,8 @@ def test_settings_are_those_of_the_audit_in_process(
             ("unclean-election", ("lossy",)),
             ("replication", ("unclean",)),
             ("unclean-election/broker-3/lossy-0", ()),
+            ("replication/broker-3", ()),
+            ("consume-transform-produce/broker-2", ()),
             ("producer-expiry", ("gap",)),
             ("remote-retention", ("kept",)),
         ],
