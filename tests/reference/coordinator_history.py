@@ -84,10 +84,24 @@ def history_by_record(state: PartitionState, keep: Callable[[Rows], None] | None
     reading = _Reading(begin, is_complete=state.is_complete and begin == 0)
     paths = [segment.path for segment in state.partition.segments]
     rows = RowChunks(COORDINATOR_TRANSACTIONS, state.partition.place, keep or (lambda _rows: None))
-    for record in state_records(state.partition):
+    for record in _read_once(state_records(state.partition), state.log_end_offset):
         rows.add(_row(reading.take(record), paths))
     rows.finish()
     return reading.history(state)
+
+
+def _read_once(records: Iterator[StateRecord], log_end_offset: int) -> Iterator[StateRecord]:
+    """Yield the records that no earlier segment has reached, as a broker that goes on after the last offset read.
+
+    A segment has reached its last record, of those that are not beyond the log end.
+    """
+    reached: dict[int, int] = {}
+    for record in records:
+        before = [offset for segment, offset in reached.items() if segment < record.segment]
+        if record.offset < log_end_offset:
+            reached[record.segment] = record.offset
+        if all(record.offset > offset for offset in before):
+            yield record
 
 
 def _row(evaluated: EvaluatedRecord, paths: list[str]) -> tuple[Any, ...]:

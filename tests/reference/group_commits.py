@@ -106,7 +106,7 @@ def commits_by_record(state: PartitionState, keep: Callable[[Rows], None] | None
     """
     paths = [segment.path for segment in state.partition.segments]
     rows = RowChunks(GROUP_OFFSETS, state.partition.place, keep or (lambda _rows: None))
-    reading = _Reading(state.rules.max_txn_timeout_ms, lambda record: rows.add(record.row(paths)))
+    reading = _Reading(state.rules.max_txn_timeout_ms, lambda record: rows.add(record.row(paths)), state.log_end_offset)
     for number, path in enumerate(paths):
         with open_source(path) as source:
             for batch in walk(source):
@@ -140,7 +140,7 @@ class _KeyState:
 class _Reading:
     """Takes the batches of a partition in the order of its log."""
 
-    def __init__(self, zombie_window_ms: int, keep: Callable[[CommitRecord], None]) -> None:
+    def __init__(self, zombie_window_ms: int, keep: Callable[[CommitRecord], None], log_end_offset: int) -> None:
         self._zombie_window_ms, self._keep = zombie_window_ms, keep
         self._keys: dict[GroupPartition, _KeyState] = {}
         self._pending: dict[int, dict[GroupPartition, Commit]] = {}
@@ -149,16 +149,18 @@ class _Reading:
         self._states, self._resets, self._at = GroupStates(), list[OffsetReset](), 0
         # The removals of the batch, whose group may be removed after them.
         self._removals: list[tuple[GroupPartition, Commit]] = []
+        # The last offset of each segment, of those that are not beyond the log end.
+        self._log_end_offset, self._reached = log_end_offset, dict[int, int]()
 
     def take(self, source: Source, segment: int, batch: Batch) -> None:
         """Take the next batch."""
         if batch.is_control:
             first = next(read_records(source, batch), None)
-            if isinstance(first, Record):
+            if isinstance(first, Record) and self._is_new(segment, first):
                 self._end(batch, first)
             return
         for record in read_records(source, batch):
-            if isinstance(record, Record):
+            if isinstance(record, Record) and self._is_new(segment, record):
                 self._take_record(segment, batch, record)
         for key, removal in self._removals:
             state, known = self._states.last.get(key[0]), self._keys[key]
@@ -169,6 +171,13 @@ class _Reading:
                     reset._replace(removal=with_group) if reset.removal is removal else reset for reset in self._resets
                 ]
         self._removals.clear()
+
+    def _is_new(self, segment: int, record: Record) -> bool:
+        """Return whether no earlier segment has reached a record: a broker goes on after the last offset read."""
+        before = [offset for number, offset in self._reached.items() if number < segment]
+        if record.offset < self._log_end_offset:
+            self._reached[segment] = record.offset
+        return all(record.offset > offset for offset in before)
 
     def _end(self, batch: Batch, marker: Record) -> None:
         pending = self._pending.pop(NONE if batch.producer_id is None else batch.producer_id, {})

@@ -1,4 +1,4 @@
-"""Finds segments that a copy has although they were no longer in the log.
+"""Finds segments that a copy has although they were no longer in the log, and records that a segment repeats.
 
 A cleaner merges segments into one with the name of the first, and the broker deletes the others at once. But a copy of
 a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
@@ -9,13 +9,18 @@ of the segments after it, which were deleted before it came to them. Rule: ``Loc
 
 A folder into which a broker was copied twice, without deleting what no longer existed, has both kinds of segments even
 if the broker had been stopped before the second time.
+
+A follower may write batches to the file of a segment and then fail, for example because the time index is full. Its log
+end stays, so it fetches them again, from a leader that may have compacted them meanwhile, and rolls a new segment for
+them. Both segments are in the log, and the first one has what the second one begins with. Rule:
+``UnifiedLog.append``, ``LogSegment.append``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,9 +29,10 @@ from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_entries import offset_index_entries
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Damage, ignore_damage
-from kforensics.parsers.kernels.policy import kernels_for
+from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import LogWalk
 
 if TYPE_CHECKING:
@@ -34,10 +40,17 @@ if TYPE_CHECKING:
     from kforensics.parsers.files.discover import FoundFile
     from kforensics.parsers.files.source import Source
 
-__all__ = ["first_checkpointed_epoch", "without_deleted", "without_earlier", "without_superseded"]
+__all__ = [
+    "first_checkpointed_epoch",
+    "records_read_once",
+    "without_deleted",
+    "without_earlier",
+    "without_superseded",
+]
 
 # What a cleaner never changes in a batch that it keeps, even as an empty one.
 KEPT = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
+MAX_OFFSET = (1 << 63) - 1
 
 
 class _DamagedError(Exception):
@@ -95,6 +108,43 @@ def without_earlier(partition: Partition) -> Partition:
     return _without(partition, segments[: next((each for each in numbers if _follows_gap(partition, each)), 0)])
 
 
+def records_read_once(
+    segments: Sequence[FoundFile], log_end_offset: int, kernels: KernelPolicy, chunk_rows: int
+) -> Iterator[tuple[int, RecordColumns]]:
+    """Yield the records of a log in chunks, each with the number of its segment, without those that are repeated.
+
+    A broker that loads the log of a coordinator goes on after the last offset that it has read, and so skips what a
+    later segment repeats. Rule: ``TransactionStateManager.loadTransactionMetadata``,
+    ``GroupMetadataManager.doLoadGroupsAndOffsets``, ``CoordinatorLoaderImpl.doLoad``.
+
+    Args:
+        segments: the segments, sorted by base offset.
+        log_end_offset: offset after the last batch of the log.
+        kernels: chooses the compiled kernels if they pay off for so many bytes.
+        chunk_rows: approximate number of records per chunk.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
+    reached = -1
+    for number, segment in enumerate(segments):
+        last = -1
+        with open_source(segment.path) as source:
+            for records in record_chunks(source, kernels(source.size), chunk_rows):
+                offsets = records.rows["offset"]
+                # No checksum covers the base offset of a batch. A wrong one that is too large must not hide the later
+                # segments, so what counts is the last record of a segment that is not beyond the log end.
+                in_log = offsets[offsets < log_end_offset]
+                last = int(in_log[-1]) if len(in_log) else last
+                is_new = offsets > reached
+                if is_new.all():
+                    yield number, records
+                elif is_new.any():
+                    parts = records.rows[is_new], records.keys.take(is_new), records.values.take(is_new)
+                    yield number, RecordColumns(*parts)
+        reached = max(reached, last)
+
+
 def first_checkpointed_epoch(partition: Partition) -> int:
     """Return the offset at which the first leader epoch of the checkpoint begins, 0 without one."""
     return min(checkpointed_epochs(partition).values(), default=0)
@@ -146,7 +196,8 @@ def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, Fo
     """Return the segments whose records are in the segment before them, as far as they are still in the log.
 
     That is so if every batch of that segment in their range is one of their batches, and there is one. A segment
-    between it and such a one may have no record left.
+    between it and such a one may have no record left. A segment that repeats the end of the one before it and then goes
+    on is not superseded.
 
     Args:
         segments: the segments of a partition, sorted by base offset.
@@ -159,7 +210,8 @@ def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, Fo
     for segment in segments:
         base = segment.base_offset or 0
         overlaps = merged is not None and end is not None and end >= base
-        matching = _matching_batches(merged, segment) if merged is not None and overlaps else None
+        is_last = segment is segments[-1]
+        matching = _replaced_batches(merged, segment, is_last=is_last) if merged is not None and overlaps else None
         if matching:
             superseded += [*emptied, segment]
             emptied = []
@@ -167,7 +219,7 @@ def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, Fo
             emptied.append(segment)
         else:
             merged, emptied = segment, []
-            end = _last_offset(segment, indexes.get(base)) if segment is not segments[-1] else None
+            end = _last_offset(segment, indexes.get(base)) if not is_last else None
     return superseded
 
 
@@ -191,24 +243,96 @@ def _begins_batch(source: Source, position: int, offset: int) -> bool:
     return isinstance(first, Batch) and first.crc_valid and (first.base_offset or 0) <= offset
 
 
-def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
-    """Return how many batches of a segment the one before it has, None if it has others in that range."""
-    matching, base = 0, segment.base_offset or 0
+def _replaced_batches(merged: FoundFile, segment: FoundFile, *, is_last: bool) -> int | None:
+    """Return how many batches of a segment the one before it has, None if that one does not replace it.
+
+    Args:
+        merged: the segment before it.
+        segment: the segment.
+        is_last: whether it is the last one of the partition.
+    """
     try:
-        own = _sound_batches(segment)
-        batches = next(own, None)
-        if batches is None:
-            return None
-        for chunk in _sound_batches(merged, base):
-            while batches.base_offset[-1] < chunk.base_offset[-1] and (after := next(own, None)) is not None:
-                batches = concat_batches([batches[batches.base_offset >= chunk.base_offset[0]], after])
-            in_range = chunk[chunk.base_offset <= batches.last_offset.max()]
-            if not _are_among(in_range, batches):
-                return None
-            matching += len(in_range)
+        matching = _matching_batches(merged, segment)
+        return None if matching and _goes_on(merged, segment, is_last=is_last) else matching
     except (InputError, _DamagedError):
         return None
+
+
+def _matching_batches(merged: FoundFile, segment: FoundFile) -> int | None:
+    """Return how many batches of a segment the one before it has, None if it has others in that range.
+
+    Raises:
+        InputError: a segment cannot be read.
+        _DamagedError: a segment is damaged.
+    """
+    matching, base = 0, segment.base_offset or 0
+    own = _sound_batches(segment)
+    batches = next(own, None)
+    if batches is None:
+        return None
+    for chunk in _sound_batches(merged, base):
+        while batches.base_offset[-1] < chunk.base_offset[-1] and (after := next(own, None)) is not None:
+            batches = concat_batches([batches[batches.base_offset >= chunk.base_offset[0]], after])
+        in_range = chunk[chunk.base_offset <= batches.last_offset.max()]
+        if not _are_among(in_range, batches):
+            return None
+        matching += len(in_range)
     return matching
+
+
+def _goes_on(merged: FoundFile, segment: FoundFile, *, is_last: bool) -> bool:
+    """Return whether a segment goes on where the one before it ends, although it begins with batches of that one.
+
+    If the cleaner has removed the last batches of a segment, it has in all likelihood removed something before them
+    too. It never cleans the last segment. Rule: ``LogCleanerManager.cleanableOffsets``.
+
+    Args:
+        merged: the segment before it, all of whose batches in the range of the segment are in the segment.
+        segment: the segment.
+        is_last: whether it is the last one of the partition.
+
+    Raises:
+        InputError: a segment cannot be read.
+        _DamagedError: a segment is damaged.
+    """
+    both, whole = _extent(merged, segment.base_offset or 0), _extent(segment)
+    if whole.end <= both.end:
+        return False
+    return is_last or _extent(segment, end=both.end) == both
+
+
+class _Extent(NamedTuple):
+    """What cleaning changes in a range of batches.
+
+    Attributes:
+        end: offset after the last batch.
+        batches: number of batches.
+        bytes: their size.
+        attributes: sum of their attributes: a cleaner marks batches from which tombstones will be removed.
+    """
+
+    end: int = 0
+    batches: int = 0
+    bytes: int = 0
+    attributes: int = 0
+
+
+def _extent(segment: FoundFile, base: int = 0, end: int = MAX_OFFSET) -> _Extent:
+    """Return the extent of those batches of a segment that do not end before one offset, but before another.
+
+    Raises:
+        InputError: it cannot be read.
+        _DamagedError: it is damaged.
+    """
+    last, batches, size, attributes = 0, 0, 0, 0
+    for chunk in _sound_batches(segment, base):
+        within = chunk[chunk.last_offset < end]
+        if len(within):
+            last = max(last, int(within.last_offset.max()) + 1)
+            batches += len(within)
+            size += int(within.size.sum())
+            attributes += int(within.attributes.sum())
+    return _Extent(last, batches, size, attributes)
 
 
 def _sound_batches(segment: FoundFile, base: int = 0) -> Iterator[BatchColumns]:

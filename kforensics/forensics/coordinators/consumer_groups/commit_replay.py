@@ -33,9 +33,9 @@ from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.forensics.partition.superseded_segments import records_read_once
 from kforensics.parsers.columns.batch_columns import COMMIT
-from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks
-from kforensics.parsers.files.source import open_source
+from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
@@ -54,6 +54,8 @@ def commits_of(
 ) -> Commits:
     """Return the committed offsets in a partition of ``__consumer_offsets``; reads its log once more.
 
+    Records that a segment repeats are left out.
+
     Args:
         state: the state of the partition.
         emit: called with the committed offsets of each chunk, in the order of the log.
@@ -68,15 +70,13 @@ def commits_of(
     if state.partition.place.topic != CONSUMER_OFFSETS:
         raise ValueError(f"{state.partition.name} is not a partition of {CONSUMER_OFFSETS}")
     replay = _Replay(state.rules.max_txn_timeout_ms)
-    for number, segment in enumerate(state.partition.segments):
-        with open_source(segment.path) as source:
-            for records in record_chunks(source, kernels(source.size), chunk_rows):
-                commits = replay.take(number, records)
-                if on_states is not None:
-                    on_states(replay.groups)
-                if emit is not None and len(commits):
-                    emit(commits)
-                free_unused()
+    for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
+        commits = replay.take(number, records)
+        if on_states is not None:
+            on_states(replay.groups)
+        if emit is not None and len(commits):
+            emit(commits)
+        free_unused()
     return replay.commits(state)
 
 

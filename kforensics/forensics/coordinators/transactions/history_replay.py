@@ -36,8 +36,8 @@ from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, record_chunks
-from kforensics.parsers.files.source import open_source
+from kforensics.forensics.partition.superseded_segments import records_read_once
+from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.messages.message_columns import texts_of
@@ -71,7 +71,7 @@ def history_of(
     kernels: KernelPolicy = kernels_for,
     chunk_rows: int = RECORD_CHUNK_ROWS,
 ) -> History:
-    """Return the history of a coordinator's partition; reads its log once more.
+    """Return the history of a coordinator's partition; reads its log once more, without records that are repeated.
 
     Args:
         state: the state of the partition.
@@ -84,12 +84,10 @@ def history_of(
     """
     reliable_from = first_reliable_offset(state)
     replay = _Replay(reliable_from, is_complete=state.is_complete and reliable_from == 0)
-    for number, segment in enumerate(state.partition.segments):
-        with open_source(segment.path) as source:
-            for records in record_chunks(source, kernels(source.size), chunk_rows):
-                transitions = replay.take(state_columns(number, records, replay.cache))
-                if emit is not None and len(transitions):
-                    emit(transitions)
+    for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
+        transitions = replay.take(state_columns(number, records, replay.cache))
+        if emit is not None and len(transitions):
+            emit(transitions)
     return replay.history(state)
 
 
