@@ -318,9 +318,10 @@ def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
     """Return the values of the columns of ``incidents``."""
     kind = KINDS[KIND_RANKS[keys[0][0]]]
     examples = [_example(placed) for _, placed in incident.examples]
-    affected = {name: numbers for name, numbers in incident.partitions.items() if name != TRANSACTION_STATE}
-    # The coordinator's log shows what happens to a transaction, but it is not what its consumers read.
-    incident.partitions = affected or incident.partitions
+    if incident.producers or incident.transactional_ids:
+        affected = {name: numbers for name, numbers in incident.partitions.items() if name != TRANSACTION_STATE}
+        # The coordinator's log shows what happens to a transaction, but it is not what its consumers read.
+        incident.partitions = affected or incident.partitions
     effects = [effect for numbers in incident.partitions.values() for effect in numbers.values()]
     counts = {name: sum(column) or None for name, column in zip(EFFECTS, zip(*effects, strict=True), strict=True)}
     shared = {name: _shared(example[name] for example in examples) for name in ("broker_id", "log_dir")}

@@ -121,7 +121,7 @@ def rules_by_evidence(
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
     deleted, unreplicated = dict(rules.deleted_topics), [*rules.unreplicated_topics]
-    out_of_sync = dict(rules.out_of_sync)
+    out_of_sync, running_until = dict(rules.out_of_sync), dict(rules.running_until)
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
@@ -129,6 +129,7 @@ def rules_by_evidence(
             deleted |= one.topics.deleted
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
         out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
+        running_until |= _running_until(of_cluster, log_dirs[cluster])
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
@@ -140,6 +141,7 @@ def rules_by_evidence(
         deleted_topics=deleted,
         unreplicated_topics=tuple(unreplicated),
         out_of_sync=out_of_sync,
+        running_until=running_until,
     )
 
 
@@ -153,6 +155,17 @@ def _out_of_sync(
     for partition, late in longest.topics.out_of_sync.items() if longest else ():
         for broker, since in late.items():
             by_broker[broker][partition] = since
+    return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
+
+
+def _running_until(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> dict[str | None, int]:
+    """Return until when the broker of each log directory was running, by its own copy of the metadata log."""
+    by_broker: dict[int | None, int] = {}
+    for one in evidence:
+        if one.running_ms is not None and one.member.broker_id is not None:
+            by_broker[one.member.broker_id] = max(one.running_ms, by_broker.get(one.member.broker_id, one.running_ms))
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
 
 

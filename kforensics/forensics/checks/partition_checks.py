@@ -17,6 +17,7 @@ from kforensics.forensics.checks.partition import (
     metadata_snapshots,
     missing_logs,
     offset_indexes,
+    out_of_sync,
     producer_epochs,
     producer_sequences,
     read_committed,
@@ -70,7 +71,7 @@ DECODED: tuple[Check[PartitionState, Finding], ...] = (
     record_contents.CHECK,
     duplicate_records.CHECK,
 )
-PARTITION_CHECKS = (*BLOCKING_CHECKS, *WRITTEN, *FILES, *DECODED)
+PARTITION_CHECKS = (*BLOCKING_CHECKS, *WRITTEN, *FILES, *DECODED, out_of_sync.CHECK)
 # By the name that a command uses.
 CHECK_GROUPS = {
     "all": PARTITION_CHECKS,

@@ -72,6 +72,8 @@ class Rules:
         unreplicated_topics: ids of the topics whose partitions have never had a follower, as far as they show it.
         out_of_sync: since when replicas have been out of sync, in ms, by log directory, then by topic id and partition,
             as far as metadata logs show it; NO_TIME for those that were never seen in sync.
+        running_until: until when the broker of each log directory was running, in ms, by its own copy of the metadata
+            log, which has a record of every half second.
     """
 
     as_of_ms: int
@@ -97,6 +99,7 @@ class Rules:
     deleted_topics: Mapping[str, int] = field(default_factory=dict, hash=False)
     unreplicated_topics: tuple[str, ...] = ()
     out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
+    running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
         """Return the limits in a log directory, by the settings that are for it.
