@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -42,12 +43,13 @@ def test_every_command_of_every_remedy_is_found(name: str) -> None:
     parts = list(split_commands(remedy, "orders.v1-x"))
     assert "".join(text for text, _ in parts) == remedy.replace("`", "")
     commands = [text for text, is_command in parts if is_command]
-    assert len(commands) == remedy.count("kafka-transactions.sh --bootstrap-server")
+    assert len(commands) == len(re.findall(r"kafka-(transactions|topics)\.sh --bootstrap-server", remedy))
     # No option is left outside of commands.
     assert not [text for text, is_command in parts if not is_command and " --" in text]
     for command in commands:
         arguments = words_in_bash(command)
-        assert arguments[:3] == ["kafka-transactions.sh", "--bootstrap-server", "broker:9092"]
+        assert arguments[0] in {"kafka-transactions.sh", "kafka-topics.sh"}
+        assert arguments[1:3] == ["--bootstrap-server", "broker:9092"]
         assert all(arguments[index + 1 :] for index, argument in enumerate(arguments) if argument.startswith("--"))
 
 

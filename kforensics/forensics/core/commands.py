@@ -34,7 +34,9 @@ LIST = f"`{TRANSACTIONS_TOOL} list`"
 DESCRIBE = f"`{TRANSACTIONS_TOOL} describe --transactional-id {{transactional_id}}`"
 TERMINATE = f"`{TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId {{transactional_id}}`"
 GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
-UNDER_REPLICATED = f"`kafka-topics.sh --bootstrap-server {BOOTSTRAP} --describe --under-replicated-partitions`"
+UNDER_REPLICATED = (
+    f"`kafka-topics.sh --bootstrap-server {BOOTSTRAP} --describe --under-replicated-partitions --topic {{topic}}`"
+)
 DESCRIBE_GROUP = f"`{GROUPS_TOOL} --describe --group {{group}}`"
 # A replica is thrown away only if another one is intact: the damaged one may be the leader, or the only one.
 REBUILD = (

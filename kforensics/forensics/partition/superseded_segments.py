@@ -29,7 +29,6 @@ from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_entries import offset_index_entries
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
-from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Damage, ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
@@ -37,6 +36,7 @@ from kforensics.parsers.log.batches import LogWalk
 
 if TYPE_CHECKING:
     from kforensics.forensics.partition.partition_files import Partition
+    from kforensics.parsers.columns.record_columns import RecordColumns
     from kforensics.parsers.files.discover import FoundFile
     from kforensics.parsers.files.source import Source
 
@@ -126,6 +126,8 @@ def records_read_once(
     Raises:
         InputError: a segment cannot be read.
     """
+    from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks  # most questions read none
+
     reached = -1
     for number, segment in enumerate(segments):
         last = -1
