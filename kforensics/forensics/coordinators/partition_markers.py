@@ -147,6 +147,8 @@ class PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _with_written_by(_markers(state))
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
+        lagging = lagging_since(state, newest)
+        copied_at = _copied_at(state, may_lag=lagging is not None)
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         return cls(
             place=state.partition.place,
@@ -156,8 +158,8 @@ class PartitionMarkers:
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             first_time=_first_time(state, markers),
             last_marker_time=newest,
-            coverage_end=_coverage_end(state, newest),
-            copied_at=_copied_at(state, newest),
+            coverage_end=_coverage_end(state, newest, copied_at, may_lag=lagging is not None),
+            copied_at=copied_at,
             kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
@@ -168,7 +170,7 @@ class PartitionMarkers:
             is_broken=is_broken,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
-            lagging_since=lagging_since(state, newest),
+            lagging_since=lagging,
         )
 
     @property
@@ -337,25 +339,25 @@ def _first_time(state: PartitionState, markers: StructRows) -> int:
     return min([*times, *markers[:1]["marker_timestamp"].tolist()], default=ALWAYS)
 
 
-def _copied_at(state: PartitionState, newest: int) -> int:
+def _copied_at(state: PartitionState, *, may_lag: bool) -> int:
     """Return when the copy was taken; NEVER if the broker was stopped, because then nothing followed."""
-    if state.partition.log_dir.clean_shutdown and lagging_since(state, newest) is None:
+    if state.partition.log_dir.clean_shutdown and not may_lag:
         return NEVER
     modified, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
     return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
-def _coverage_end(state: PartitionState, newest: int) -> int:
+def _coverage_end(state: PartitionState, newest: int, copied_at: int, *, may_lag: bool) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
     transaction, prove that the copy is not too early; the latter not of a replica that lags, whose files are younger
     than what it has fetched.
     """
-    rules, copied_at = state.rules, _copied_at(state, newest)
+    rules = state.rules
     if copied_at == NEVER:
         return NEVER
-    if lagging_since(state, newest) is not None:
+    if may_lag:
         return max(newest - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
     is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed

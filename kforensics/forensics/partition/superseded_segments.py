@@ -1,4 +1,4 @@
-"""Finds segments that a copy has although they were no longer in the log, and records that a segment repeats.
+"""Finds segments that a copy has although they were no longer in the log.
 
 A cleaner merges segments into one with the name of the first, and the broker deletes the others at once. But a copy of
 a running broker may have the merged segment and some of the others, which were copied before. What is in both must not
@@ -31,18 +31,16 @@ from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batche
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch, Damage, ignore_damage
-from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.log.batches import LogWalk
 
 if TYPE_CHECKING:
     from kforensics.forensics.partition.partition_files import Partition
-    from kforensics.parsers.columns.record_columns import RecordColumns
     from kforensics.parsers.files.discover import FoundFile
     from kforensics.parsers.files.source import Source
 
 __all__ = [
     "first_checkpointed_epoch",
-    "records_read_once",
     "without_deleted",
     "without_earlier",
     "without_superseded",
@@ -50,7 +48,6 @@ __all__ = [
 
 # What a cleaner never changes in a batch that it keeps, even as an empty one.
 KEPT = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
-MAX_OFFSET = (1 << 63) - 1
 
 
 class _DamagedError(Exception):
@@ -106,45 +103,6 @@ def without_earlier(partition: Partition) -> Partition:
     start = first_checkpointed_epoch(partition) if len(segments) > 1 else 0
     numbers = (number for number in range(len(segments) - 1, 0, -1) if (segments[number].base_offset or 0) <= start)
     return _without(partition, segments[: next((each for each in numbers if _follows_gap(partition, each)), 0)])
-
-
-def records_read_once(
-    segments: Sequence[FoundFile], log_end_offset: int, kernels: KernelPolicy, chunk_rows: int
-) -> Iterator[tuple[int, RecordColumns]]:
-    """Yield the records of a log in chunks, each with the number of its segment, without those that are repeated.
-
-    A broker that loads the log of a coordinator goes on after the last offset that it has read, and so skips what a
-    later segment repeats. Rule: ``TransactionStateManager.loadTransactionMetadata``,
-    ``GroupMetadataManager.doLoadGroupsAndOffsets``, ``CoordinatorLoaderImpl.doLoad``.
-
-    Args:
-        segments: the segments, sorted by base offset.
-        log_end_offset: offset after the last batch of the log.
-        kernels: chooses the compiled kernels if they pay off for so many bytes.
-        chunk_rows: approximate number of records per chunk.
-
-    Raises:
-        InputError: a segment cannot be read.
-    """
-    from kforensics.parsers.columns.record_columns import RecordColumns, record_chunks  # most questions read none
-
-    reached = -1
-    for number, segment in enumerate(segments):
-        last = -1
-        with open_source(segment.path) as source:
-            for records in record_chunks(source, kernels(source.size), chunk_rows):
-                offsets = records.rows["offset"]
-                # No checksum covers the base offset of a batch. A wrong one that is too large must not hide the later
-                # segments, so what counts is the last record of a segment that is not beyond the log end.
-                in_log = offsets[offsets < log_end_offset]
-                last = int(in_log[-1]) if len(in_log) else last
-                is_new = offsets > reached
-                if is_new.all():
-                    yield number, records
-                elif is_new.any():
-                    parts = records.rows[is_new], records.keys.take(is_new), records.values.take(is_new)
-                    yield number, RecordColumns(*parts)
-        reached = max(reached, last)
 
 
 def first_checkpointed_epoch(partition: Partition) -> int:
@@ -319,8 +277,8 @@ class _Extent(NamedTuple):
     attributes: int = 0
 
 
-def _extent(segment: FoundFile, base: int = 0, end: int = MAX_OFFSET) -> _Extent:
-    """Return the extent of those batches of a segment that do not end before one offset, but before another.
+def _extent(segment: FoundFile, base: int = 0, end: int | None = None) -> _Extent:
+    """Return the extent of those batches of a segment that do not end before one offset, but before another, if any.
 
     Raises:
         InputError: it cannot be read.
@@ -328,7 +286,7 @@ def _extent(segment: FoundFile, base: int = 0, end: int = MAX_OFFSET) -> _Extent
     """
     last, batches, size, attributes = 0, 0, 0, 0
     for chunk in _sound_batches(segment, base):
-        within = chunk[chunk.last_offset < end]
+        within = chunk if end is None else chunk[chunk.last_offset < end]
         if len(within):
             last = max(last, int(within.last_offset.max()) + 1)
             batches += len(within)

@@ -29,11 +29,11 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition, OffsetReset
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupStates
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
+from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
-from kforensics.forensics.partition.superseded_segments import records_read_once
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import IntArray

@@ -13,6 +13,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, RecordPosition
 from kforensics.forensics.coordinators.record_issues import IssueRecorder, StateIssue, StateIssueKind
+from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.coordinators.transactions.history import (
     COORDINATOR_TRANSACTION,
     PRODUCER_ID_USE,
@@ -36,7 +37,6 @@ from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.superseded_segments import records_read_once
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
