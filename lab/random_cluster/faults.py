@@ -65,6 +65,7 @@ class Faults:
             kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
             kinds += [(self._replace_disk, 2), (self._restore_disk, 3)]
             kinds += [(self._repairs.grow, 1), (self._repairs.move, 4), (self._repairs.set, 2)]
+            kinds += [] if self._plan.early else [(self._repairs.throttle, 3)]
             kinds += [(self._repairs.decommission, 2)] if self._plan.kraft else []
         if len(self._plan.log_dirs) > 1:
             kinds += [(self._move, 6)]

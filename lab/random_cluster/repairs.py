@@ -14,6 +14,8 @@ _SETTINGS: list[tuple[str, str | None]] = [
     ("retention.ms", "8000"), ("retention.ms", None), ("delete.retention.ms", "1000"), ("segment.ms", "5000"),
     ("min.cleanable.dirty.ratio", "0.01"),
 ]  # fmt: skip
+# Bytes per second; the load writes some thousand.
+_RATES = (300, 1_500, 8_000)
 # Until the partitions that a decommissioned broker leads have moved.
 _MOVE_SECONDS = 20
 
@@ -33,6 +35,7 @@ class Repairs:
         self._ask = ask
         self._log = log
         self._chance = chance
+        self._throttled: list[str] = []
 
     def grow(self) -> None:
         """Add partitions to an internal topic, after which ids and groups belong to other partitions."""
@@ -54,6 +57,18 @@ class Repairs:
         """Change a setting of an internal topic, as when its disk is full."""
         setting, value = self._chance.choice(_SETTINGS)
         self._ask("alter_config", type="TOPIC", name=self._chance.choice(_INTERNAL), configs={setting: value})
+
+    def throttle(self) -> None:
+        """Limit how fast replicas that are out of sync fetch, as a reassignment with a throttle, or lift the limit."""
+        topics, self._throttled = self._throttled, [] if self._throttled else [*self._topics()]
+        rate = None if topics else str(self._chance.choice(_RATES))
+        for role in ("leader", "follower"):
+            for name in topics or self._throttled:
+                replicas = {f"{role}.replication.throttled.replicas": None if topics else "*"}
+                self._ask("alter_config", type="TOPIC", name=name, configs=replicas)
+            for node in self._node_ids():
+                limit = {f"{role}.replication.throttled.rate": rate}
+                self._ask("alter_config", type="BROKER", name=str(node), configs=limit)
 
     def decommission(self) -> None:
         """Take a broker out of service for good, which a later fault may undo by starting it with what it has."""
