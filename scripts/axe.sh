@@ -21,7 +21,8 @@ if ! command -v npm >/dev/null; then
     exit 1
 fi
 found=$folder/node_modules/axe-core/axe.min.js
-if ! npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" "axe-core@$version" >/dev/null 2>&1 ||
+if ! npm install --silent --no-save --no-audit --no-fund --ignore-scripts --fetch-retries=0 --fetch-timeout=20000 \
+    --prefix "$folder" "axe-core@$version" >/dev/null 2>&1 ||
     [ ! -f "$found" ]; then
     echo "npm could not install axe-core $version; check its registry or name axe.min.js in KFORENSICS_AXE." >&2
     exit 1

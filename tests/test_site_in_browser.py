@@ -13,6 +13,7 @@ import pytest
 from tests.command import ROOT
 from tests.once import once
 from tests.report_html.test_in_browser import CONTRAST, CONTRASTS
+from tests.thorough import some
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -54,7 +55,7 @@ def pages(site: Path) -> list[Path]:
 
 def test_no_page_scrolls_sideways_on_a_phone(site: Path, browser: Browser) -> None:
     page, wide = browser.new_page(viewport={"width": PHONE[0], "height": PHONE[1]}), {}
-    for path in pages(site):
+    for path in some(pages(site), 3):
         page.goto(path.as_uri())
         beyond = page.evaluate(BEYOND)
         if beyond or page.evaluate("document.documentElement.scrollWidth") > PHONE[0]:
@@ -68,7 +69,7 @@ def test_text_is_readable(site: Path, browser: Browser, scheme: str) -> None:
     size = {"width": SCREEN[0], "height": SCREEN[1]}
     page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]  # literals
     weak: dict[str, list[object]] = {}
-    for path in pages(site):
+    for path in some(pages(site), 3, 1 if scheme == "light" else 2):
         page.goto(path.as_uri())
         assert (
             page.locator("body").get_attribute("data-md-color-scheme") == {"light": "default", "dark": "slate"}[scheme]

@@ -165,7 +165,7 @@ def mutated(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 def part(outputs: list[str], output: str) -> tuple[str, ...]:
     """Return the samples for one of the outputs; together, all outputs of an option have all samples."""
-    return tuple(map(str, some(LOGS[outputs.index(output) :: len(outputs)], 3)))
+    return tuple(map(str, some(LOGS[outputs.index(output) :: len(outputs)], 5)))
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -19,7 +19,7 @@ from tests.kafka_dump.imitation import run
 from tests.kafka_dump.segments import TIME, batch, index, time_index
 from tests.thorough import share
 
-CASES = share(40, 4)
+CASES = share(40, 8)
 BASE = "00000000000000000100"
 NUMBERS = (0, 1, -1, 7, 100, 2**31 - 1, -(2**31))
 

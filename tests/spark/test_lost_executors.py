@@ -33,7 +33,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return audit_in_process([*PATHS], tmp_path_factory.mktemp("expected") / "store", records=True)
 
 
-@pytest.mark.parametrize(("number", "stage"), some([*enumerate(STAGES)], 3), ids=some(STAGES, 3))
+@pytest.mark.parametrize(("number", "stage"), some([*enumerate(STAGES)], 6, 3), ids=some(STAGES, 6, 3))
 def test_an_executor_that_is_killed_in_a_stage_changes_nothing(
     cluster: Cluster, expected: Stored, tmp_path: Path, number: int, stage: str
 ) -> None:

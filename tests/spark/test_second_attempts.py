@@ -14,6 +14,7 @@ from tests.command import SAMPLES
 from tests.spark.audits import AS_OF_MS, Stored, audit_elsewhere, audit_in_process, stored
 from tests.spark.clusters import Cluster, standalone_cluster
 from tests.spark.event_logs import EVENT_LOG, events
+from tests.thorough import some
 
 pytestmark = [pytest.mark.spark, pytest.mark.exhaustive]
 PATHS = tuple(str(SAMPLES / name) for name in ("transactions-v2", "replication", "duplicates"))
@@ -67,7 +68,7 @@ def conf_for(folder: Path, cluster: Cluster, *, adaptive: bool) -> dict[str, str
     return {**cluster.conf, **logged, "spark.sql.adaptive.enabled": str(adaptive).lower()}
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize("adaptive", some([False, True], 2, 1))
 def test_second_attempts_of_tasks_on_a_machine_that_hangs_change_nothing(
     cluster: Cluster, expected: Stored, tmp_path: Path, *, adaptive: bool
 ) -> None:

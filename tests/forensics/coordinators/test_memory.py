@@ -11,7 +11,7 @@ from benchmarks.scale import data
 from tests.forensics.large_logs import write_coordinator
 from tests.memory import only_linux, run_measured
 
-FEW, MANY = 500_000, 1_500_000
+FEW, MANY = 250_000, 750_000
 # Bytes of memory for each further transaction. A marker has 85 as a record, a transaction of a coordinator 84.
 MOST_BYTES = 60
 STATE = """

@@ -28,7 +28,7 @@ from kforensics.parsers.files.input_paths import UNPACKED
 from kforensics.parsers.files.source import open_source
 from tests.command import CLASSIC, SAMPLES, run
 from tests.parsers.builders import zstd
-from tests.thorough import IS_THOROUGH
+from tests.thorough import IS_THOROUGH, some
 
 HOUR = 1_795_400_000
 AS_OF = 1_800_000_000_000
@@ -125,7 +125,7 @@ def _relative(row: dict[str, object], root: str) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", some(SCENARIOS, 2))
 def test_an_audit_of_an_archive_finds_what_that_of_the_folder_finds(
     scenario: str, samples: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

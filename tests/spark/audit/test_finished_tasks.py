@@ -149,7 +149,7 @@ def killed(request: SparkRequest, folder: Path, conf: dict[str, str], finished: 
     driver.communicate(timeout=60)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.thorough
 def test_an_audit_that_was_killed_goes_on(logs: list[str], expected: Stored, tmp_path: Path) -> None:
     store, conf = tmp_path / "store", {"spark.master": "local[2]", "spark.ui.enabled": "false"}
     request = SparkRequest(

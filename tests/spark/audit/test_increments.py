@@ -21,7 +21,7 @@ SPLITS: dict[str, Any] = {"split_size": 4096, "whole": 0, "few": 0}
 FEW_ROUNDS = 5
 
 
-@pytest.mark.parametrize("rounds", [FEW_ROUNDS, pytest.param(ROUNDS, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("rounds", [FEW_ROUNDS, pytest.param(ROUNDS, marks=pytest.mark.thorough)])
 def test_rounds_equal_full_audits_and_read_what_is_new(spark: SparkSession, tmp_path: Path, rounds: int) -> None:
     cluster = GrowingCluster(tmp_path / "data")
     previous = tmp_path / "0"
