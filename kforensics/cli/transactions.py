@@ -93,6 +93,7 @@ def _costs(options: "PartitionOptions", listed: "TransactionsQuestion") -> int:
 
 def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
     from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.forensics.partition.lagging_replica import lagging_since
     from kforensics.render.partition_text import FAULTY, NO_LOG, NOT_FAULTY, add_missing_log, transaction_lines
 
     if not answer.state.partition.has_log:
@@ -100,8 +101,16 @@ def _add(text: "RankedText", answer: "TransactionsAnswer") -> None:
         return
     state, names = answer.state, answer.context.producer_names(answer.state) if answer.count else {}
     begins = answer.context.later_begins(state) if answer.count else {}
+    lagging = lagging_since(answer.context.with_settings(state)) if len(state.open_transactions) else None
     lines = transaction_lines(
-        state, answer.rows, answer.count, names, still_open=answer.still_open, shown=text, begins=begins
+        state,
+        answer.rows,
+        answer.count,
+        names,
+        still_open=answer.still_open,
+        shown=text,
+        begins=begins,
+        lagging_since=lagging,
     )
     if not answer.count:
         text.add_quiet(lines)

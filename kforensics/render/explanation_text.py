@@ -29,13 +29,19 @@ from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.partition_names import partition_label
-from kforensics.render.partition_text import missing_log_lines
+from kforensics.render.partition_text import lagging_lines, missing_log_lines
 from kforensics.render.screen import Line
 
 # Characters shown of a key or value.
 MAX_PAYLOAD_CHARACTERS = 60
 # Transactions listed for a transactional id, and partitions named for each of their states.
 LAST_TRANSACTIONS, NAMED_PARTITIONS = 3, 5
+# What the leader may have of an offset if this replica lags.
+LACKING = {
+    RecordStatus.UNDECIDED: "the marker",
+    RecordStatus.HELD_BACK: "the marker",
+    RecordStatus.BEYOND_END: "this offset",
+}
 NO_NAMES: Mapping[int, str] = MappingProxyType({})
 NO_BEGINS: Mapping[int, int] = MappingProxyType({})
 
@@ -56,6 +62,8 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
     yield from _index(story)
     if story.status is RecordStatus.HELD_BACK and story.bounds.blocking_transaction is not None:
         yield f"  blocked by: {shown(story.bounds.blocking_transaction)}"
+    if story.status in LACKING:
+        yield from lagging_lines(story.bounds.lagging_since, LACKING[story.status])
     for transaction in story.overlapping_aborted:
         yield f"  aborted data may have been here: {shown(transaction)}"
     if story.snapshot is not None and story.batch is not None:
@@ -78,6 +86,7 @@ def run_lines(run: OffsetRun) -> Iterator[str]:
             yield from missing_log_lines(story.missing)
         else:
             yield f"  log: {_bounds(story)}"
+            yield from lagging_lines(story.bounds.lagging_since, "more")
     more = "" if run.last_offset == run.first_offset else f" to {run.last_offset}"
     exactness = "" if story.exactness is Exactness.EXACT else f" ({story.exactness})"
     yield Line(f"  {run.first_offset}{more}: {story.status}{exactness}, {_run_story(run)}", hang=4)
@@ -252,6 +261,8 @@ def producer_story_lines(story: ProducerStory) -> Iterator[str]:
         bounds = story.bounds
         hidden = format_count(bounds.log_end_offset - bounds.last_stable_offset, "offset")
         yield f"  blocks the LSO at {bounds.last_stable_offset}: {hidden} hidden from read_committed consumers"
+    if story.counts["open"]:
+        yield from lagging_lines(story.bounds.lagging_since)
     for transaction in story.last:
         yield f"  transaction: {_transaction(transaction, story.paths)}"
     if story.anomalies:

@@ -10,7 +10,6 @@ from typing import TypeAlias
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
-from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_rows import remedy_text, worst_severity
@@ -20,7 +19,7 @@ from kforensics.parsers.columns.batch_columns import ABORT, COMMIT
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.log.log_rows import Place
 from kforensics.render.partition_names import partition_label
-from kforensics.render.partition_text import add_missing_log, finding_details, placed_details
+from kforensics.render.partition_text import add_missing_log, finding_details, lagging_lines, placed_details
 from kforensics.render.ranked_text import Rank, RankedText
 from kforensics.render.screen import Line, Screen
 
@@ -183,7 +182,7 @@ def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tu
         _blocking_transaction(state, stable),
         findings,
         rank,
-        (*_checkpoint_lines(state, stable), *_sync_lines(state)),
+        (*_checkpoint_lines(state, stable), *lagging_lines(lagging_since(state))),
     )
 
 
@@ -195,13 +194,6 @@ def _offset_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
 def _checkpoint_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
     if stable.at_checkpoint not in (None, stable.last_stable_offset):
         yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
-
-
-def _sync_lines(state: PartitionState) -> Iterator[str]:
-    since = lagging_since(state)
-    if since is not None:
-        when = "" if since == NO_TIME else f" since {format_time(since)}"
-        yield f"  this replica has been out of sync{when}: its leader may have the marker"
 
 
 def _name(state: PartitionState) -> str:

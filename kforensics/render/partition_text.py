@@ -13,6 +13,7 @@ from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -91,6 +92,18 @@ def add_missing_log(text: RankedText, rank: int, missing: MissingLog, bootstrap_
     text.add_alike((rank, -worst), what, missing.place, missing.folder, details, is_kept=True)
 
 
+def lagging_lines(since: int | None, lacking: str = "the marker") -> Iterator[str]:
+    """Yield that the leader may have what a replica lacks, if the replica lags.
+
+    Args:
+        since: since when it lags, in ms, NO_TIME if it was never seen in sync; None if it does not lag.
+        lacking: what it lacks.
+    """
+    if since is not None:
+        when = "" if since == NO_TIME else f" since {format_time(since)}"
+        yield f"  this replica has been out of sync{when}: its leader may have {lacking}"
+
+
 def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
     state: PartitionState,
     rows: RowStream,
@@ -100,6 +113,7 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
     still_open: RowStream,
     shown: RankedText,
     begins: Mapping[int, int] = NO_BEGINS,
+    lagging_since: int | None = None,
 ) -> Iterator[str]:
     """Yield transactions, one per line: those that are open first, then the others in their order.
 
@@ -111,9 +125,12 @@ def transaction_lines(  # noqa: PLR0913  # the rows, and how they are shown
         still_open: the rows of open transactions.
         shown: the text that the lines are for.
         begins: when open ones began by their coordinators, in ms by first offset, if their records are older.
+        lagging_since: since when the leader may have markers that this replica lacks, in ms; None if it does not lag.
     """
     open_count = sum(1 for _ in still_open.only("outcome"))
     yield f"{_name(state)}: {format_count(count, 'transaction')}{f', {open_count:,} open' if open_count else ''}"
+    if open_count:
+        yield from lagging_lines(lagging_since)
     if count:
         # A partition may have millions of transactions: only the columns shown are read.
         opened, others = (each.only(*LISTED_TRANSACTION_COLUMNS) for each in (still_open, rows))

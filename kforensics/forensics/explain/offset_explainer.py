@@ -37,6 +37,7 @@ from kforensics.forensics.explain.offset_story import (
     RecordStatus,
     StoredBatch,
 )
+from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
@@ -72,6 +73,7 @@ def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBo
         exact=_is_exact(state, end) or int(last_stable) <= state.local_log_start_offset,
         checkpointed_high_watermark=state.high_watermark,
         blocking_transaction=blocking[0] if blocking["batches"][0] >= 0 else None,
+        lagging_since=lagging_since(state),
     )
 
 

@@ -59,6 +59,8 @@ class LogBounds:
         checkpointed_high_watermark: high watermark of the checkpoint, up to five seconds old; None if there is none.
         blocking_transaction: TRANSACTION record of the transaction that blocks the last stable offset, None if none
             does.
+        lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it was never seen in
+            sync; None if it does not lag, or nothing is known.
     """
 
     log_start_offset: int
@@ -68,6 +70,7 @@ class LogBounds:
     exact: bool
     checkpointed_high_watermark: int | None = None
     blocking_transaction: np.void | None = None
+    lagging_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

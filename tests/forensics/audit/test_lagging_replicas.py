@@ -108,6 +108,29 @@ def test_lso_says_that_the_leader_may_have_the_marker(tmp_path: Path) -> None:
     assert "critical" not in text
 
 
+@pytest.mark.parametrize(
+    ("command", "lacking"),
+    [
+        (("transactions",), "the marker"),
+        (("explain", "--producer-id", "7"), "the marker"),
+        (("explain", "--offset", "2"), "the marker"),
+        (("explain", "--offset", "3"), "the marker"),
+        (("explain", "--offset", "9"), "this offset"),
+        (("explain", "--offset", "1:"), "more"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_what_a_lagging_replica_shows_is_not_all(
+    tmp_path: Path, node_id: int, command: tuple[str, ...], lacking: str
+) -> None:
+    """A replica that does not lag, and an offset that is decided, have no such line."""
+    partition = broker(tmp_path, node_id, OPEN, ENDED_SINCE)
+    expected = f"  this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have {lacking}\n"
+    assert (expected in run(*command, partition).text) == (node_id == 2)
+    assert "out of sync" not in run("explain", "--offset", "0", partition).text
+
+
 def test_a_later_transaction_does_not_date_data_that_its_replica_has_fetched_late(tmp_path: Path) -> None:
     """The coordinator has the same producer in a transaction of today, whose data the replica does not have yet."""
     ongoing = f"; a Ongoing 7 0 timeout 900000 {{t-0}} t {START + 2 * HOUR - MINUTE}"
