@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ __all__ = [
     "Election",
     "Leadership",
     "SyncChange",
+    "is_unclean",
     "unclean_phrase",
 ]
 
@@ -85,6 +86,21 @@ class Leadership(NamedTuple):
     elections: tuple[Election, ...]
     sync_changes: tuple[SyncChange, ...]
     out_of_sync: Mapping[int, int]
+
+
+def is_unclean(leader: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:
+    """Return whether an elected leader may lack records that were committed.
+
+    ``LeaderRecoveryState`` of the record does not tell: metadata versions before 3.2 lack it, and a second unclean
+    election before the first leader has ended its recovery does not change it. Rule:
+    ``PartitionChangeBuilder.electLeader``.
+
+    Args:
+        leader: who was elected, NO_LEADER or UNCHANGED if nobody was.
+        in_sync: the in-sync replicas before.
+        eligible: the eligible leader replicas before.
+    """
+    return leader not in {NO_LEADER, UNCHANGED, *in_sync, *eligible}
 
 
 def unclean_phrase(election: Election) -> str:

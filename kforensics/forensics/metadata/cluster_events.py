@@ -17,6 +17,7 @@ from kforensics.forensics.core.cluster_tables import CLUSTER_EVENTS
 from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.metadata.cluster_metadata import MetadataRecord, metadata_batches, metadata_records
+from kforensics.forensics.metadata.registrations import ELECTION_RECORDS, RegistrationChange, Registrations
 from kforensics.forensics.partition.log_summary import EpochRunArray
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -36,7 +37,7 @@ RECORDS = (
     "UnfenceBrokerRecord",
     "BrokerRegistrationChangeRecord",
     "ProducerIdsRecord",
-    "PartitionChangeRecord",
+    *ELECTION_RECORDS,
 )
 # BrokerRegistrationFencingChange and BrokerRegistrationInControlledShutdownChange.
 FENCED, UNFENCED, IN_SHUTDOWN = 1, -1, 1
@@ -114,17 +115,20 @@ class _MetadataReader:
 
     Attributes:
         features: levels of the features so far.
+        registrations: the state of each partition so far.
     """
 
     features: dict[str, int] = field(default_factory=dict)
+    registrations: Registrations = field(default_factory=Registrations)
 
     def events(self, records: list[MetadataRecord]) -> Iterator[Event]:
         """Yield the events of the records of one batch; elections with the same result are one event."""
         elections = Counter[tuple[int | None, str, int]]()
         for timestamp, kind, value in records:
-            if kind == "PartitionChangeRecord":
-                if value["leader"] != UNCHANGED:
-                    elections[timestamp, _election(value), value["leader"]] += 1
+            if kind in ELECTION_RECORDS:
+                change = self.registrations.add(kind, value)
+                if value["leader"] != UNCHANGED and kind != "PartitionRecord":
+                    elections[timestamp, _election(value, change), value["leader"]] += 1
             elif kind in FEATURE_RECORDS:
                 yield self._feature(timestamp, value)
             elif kind == "ProducerIdsRecord":
@@ -142,10 +146,12 @@ class _MetadataReader:
         return Event(timestamp, "feature", name=value["name"], value=level, previous=before)
 
 
-def _election(value: dict[str, Any]) -> str:
+def _election(value: dict[str, Any], change: RegistrationChange | None) -> str:
+    """Return what a record did; of a partition from before the available log, only the record shows it."""
     if value["leader"] == NO_LEADER:
         return "no-leader"
-    return "unclean-election" if value.get("leaderRecoveryState") == RECOVERING else "election"
+    is_unclean = value.get("leaderRecoveryState") == RECOVERING if change is None else change.is_unclean
+    return "unclean-election" if is_unclean else "election"
 
 
 def _node(node: int) -> int | None:

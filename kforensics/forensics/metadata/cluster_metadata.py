@@ -1,20 +1,23 @@
-"""Reads the metadata log of a cluster, ``__cluster_metadata``, and the leader elections in it.
-
-Rule for elections: ``PartitionRegistration.merge`` and, since metadata version 3.2, ``LeaderRecoveryState``: the record
-that elects a leader that was not in sync marks it as recovering.
-"""
+"""Reads the metadata log of a cluster, ``__cluster_metadata``, and the leader elections in it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kforensics.forensics.core.election import NO_LEADER, RECOVERING, UNCHANGED, Election, Leadership, SyncChange
+from kforensics.forensics.core.election import UNCHANGED, Election, Leadership, SyncChange
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.metadata.registrations import (
+    ELECTION_RECORDS,
+    PartitionKey,
+    Registration,
+    RegistrationChange,
+    Registrations,
+)
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from kforensics.parsers.messages.framed_columns import FramedRecord
 
 __all__ = [
-    "ELECTION_RECORDS",
     "Election",
     "LeadershipReader",
     "LogRecord",
@@ -47,9 +49,6 @@ __all__ = [
 COLUMNAR_BYTES = 1 << 16  # larger files are read in columns: ``record_columns.MIN_COLUMNAR_BYTES``
 METADATA_SNAPSHOT, FOOTER = "checkpoint", "SNAPSHOT_FOOTER"
 TOPIC_RESOURCE = 2
-ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
-
-PartitionKey = tuple[str, int]
 
 
 class LogRecord(NamedTuple):
@@ -242,23 +241,6 @@ def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[s
     return f"{decoded.type_name} ({error})" if decoded.type_name else error, None
 
 
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    """The state of a partition according to the metadata so far.
-
-    Attributes:
-        leader_epoch: current leader epoch.
-        in_sync: in-sync replicas.
-        last_leader: the leader, or the last one if there is none.
-        replicas: all replicas, including those that are being added.
-    """
-
-    leader_epoch: int
-    in_sync: tuple[int, ...]
-    last_leader: int
-    replicas: tuple[int, ...] = ()
-
-
 def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[Election, ...]]:
     """Return the elections by topic id and partition, in log order; empty without a copy of the metadata log.
 
@@ -295,23 +277,18 @@ class LeadershipReader:
 
     elections: dict[PartitionKey, list[Election]] = field(default_factory=lambda: defaultdict(list))
     changes: dict[PartitionKey, dict[int, SyncChange]] = field(default_factory=lambda: defaultdict(dict))
-    registrations: dict[PartitionKey, _Registration] = field(default_factory=dict)
+    registrations: Registrations = field(default_factory=Registrations)
 
     def add(self, record: MetadataRecord) -> None:
         """Add one of the ELECTION_RECORDS."""
         timestamp, kind, value = record
+        change = self.registrations.add(kind, value)
+        if change is None or timestamp is None:
+            return
         key = value["topicId"], value["partitionId"]
-        before = self.registrations.get(key)
-        if kind == "PartitionRecord":
-            isr, replicas = tuple(value["isr"]), tuple(value["replicas"])
-            before = _Registration(value["leaderEpoch"], replicas, value["leader"], replicas)
-            self.registrations[key] = replace(before, in_sync=isr)
-        elif before is not None:
-            self.registrations[key] = _changed(before, value)
-            if value["leader"] != UNCHANGED and timestamp is not None:
-                self.elections[key].append(_election(self.registrations[key], before, timestamp, value))
-        if before is not None and timestamp is not None:
-            self.changes[key].update(_sync_changes(before, self.registrations[key], timestamp))
+        if change.leader != UNCHANGED:
+            self.elections[key].append(_election(change, timestamp))
+        self.changes[key].update(_sync_changes(change.before, change.after, timestamp))
 
     def leaderships(self) -> dict[PartitionKey, Leadership]:
         """Return what is known by topic id and partition, without those whose replicas have all been in sync always."""
@@ -321,12 +298,12 @@ class LeadershipReader:
                 tuple(self.changes.get(key, {}).values()),
                 _out_of_sync(registration, self.changes.get(key, {})),
             )
-            for key, registration in self.registrations.items()
+            for key, registration in self.registrations.by_partition.items()
         }
         return {key: leadership for key, leadership in known.items() if any(leadership)}
 
 
-def _out_of_sync(registration: _Registration, changes: Mapping[int, SyncChange]) -> dict[int, int]:
+def _out_of_sync(registration: Registration, changes: Mapping[int, SyncChange]) -> dict[int, int]:
     """Return since when replicas are out of sync, in ms, by broker; NO_TIME if they were never seen in sync."""
     brokers = {*registration.replicas, *changes} - {*registration.in_sync}
     return {
@@ -335,7 +312,7 @@ def _out_of_sync(registration: _Registration, changes: Mapping[int, SyncChange])
     }
 
 
-def _sync_changes(before: _Registration, after: _Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
+def _sync_changes(before: Registration, after: Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
     """Yield the replicas that are in sync after a change and were not before, or the other way round, and new ones."""
     for broker in dict.fromkeys((*after.replicas, *after.in_sync)):
         is_in_sync, is_added = broker in after.in_sync, broker not in before.replicas
@@ -343,16 +320,8 @@ def _sync_changes(before: _Registration, after: _Registration, timestamp: int) -
             yield broker, SyncChange(broker, is_in_sync, timestamp, not is_in_sync and is_added)
 
 
-def _changed(before: _Registration, value: Mapping[str, Any]) -> _Registration:
-    """Return the registration after a change; any leader in the record, even the same one, begins a new epoch."""
-    leader, after = value["leader"], before
-    if leader != UNCHANGED:
-        last_leader = before.last_leader if leader == NO_LEADER else leader
-        after = replace(before, leader_epoch=before.leader_epoch + 1, last_leader=last_leader)
-    after = after if value.get("replicas") is None else replace(after, replicas=tuple(value["replicas"]))
-    return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))
-
-
-def _election(after: _Registration, before: _Registration, timestamp: int, value: Mapping[str, Any]) -> Election:
-    is_unclean = value.get("leaderRecoveryState") == RECOVERING
-    return Election(after.leader_epoch, value["leader"], timestamp, before.in_sync, is_unclean, before.last_leader)
+def _election(change: RegistrationChange, timestamp: int) -> Election:
+    before = change.before
+    return Election(
+        change.after.leader_epoch, change.leader, timestamp, before.in_sync, change.is_unclean, before.last_leader
+    )

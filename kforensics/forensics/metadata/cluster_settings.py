@@ -22,13 +22,13 @@ from kforensics.forensics.core.broker_settings import (
 )
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.metadata.cluster_metadata import (
-    ELECTION_RECORDS,
     TOPIC_RESOURCE,
     LeadershipReader,
     MetadataRecord,
     metadata_records,
 )
 from kforensics.forensics.metadata.metadata_versions import Release, registered_level
+from kforensics.forensics.metadata.registrations import ELECTION_RECORDS
 from kforensics.forensics.metadata.topic_metadata import TOPIC_RECORDS, TopicMetadata, TopicReader
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.files.log_names import TRANSACTION_STATE

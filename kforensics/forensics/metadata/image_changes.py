@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.core.cluster_tables import CLUSTER_CHANGES, PARTITION_HISTORY
-from kforensics.forensics.core.election import NO_LEADER, RECOVERING
+from kforensics.forensics.core.election import NO_LEADER, RECOVERING, is_unclean
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
@@ -340,7 +340,7 @@ def _leadership(before: PartitionRegistration, after: PartitionRegistration) -> 
         return
     if after.leader == NO_LEADER:
         yield "no leader"
-    elif after.recovery == RECOVERING and after.leader not in before.isr:
+    elif is_unclean(after.leader, before.isr, before.elr):
         yield "unclean election"
     elif after.leader != before.leader:
         yield "elected"

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kforensics
 from kforensics.forensics.core.election import NO_LEADER
+from kforensics.forensics.metadata.cluster_events import event_rows
 from kforensics.forensics.metadata.cluster_metadata import elections_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.replica import all_copies_of, replicas_of
 from kforensics.parsers.files.discover import FoundFile, discover
+from kforensics.parsers.messages import metadata as schemas
+from tests.forensics.metadata.random_metadata import metadata_record, uuid, write_log
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES
 
@@ -68,3 +74,41 @@ def test_a_snapshot_replaces_a_missing_log_start() -> None:
     assert elections_in([without_start]) == elections
     without_snapshots = elections_in([replace(without_start, others=())])
     assert {election.leader for elected in without_snapshots.values() for election in elected} <= {NO_LEADER}
+
+
+# What controllers wrote of a partition, and whether that is an unclean election, None if it is none. All but the last
+# two are of a cluster of 4.1.0 under load; those are the election of an eligible leader.
+RECOVERED, RECOVERING = {"leaderRecoveryState": 0}, {"leaderRecoveryState": 1}
+WRITTEN: tuple[tuple[dict[str, Any], bool | None], ...] = (
+    ({"leader": 1, "isr": [1]}, False),
+    ({"leader": 3, "isr": [3], **RECOVERING}, True),
+    ({"isr": [3, 1], **RECOVERED}, None),
+    ({"isr": [3]}, None),
+    ({"leader": 1, "isr": [1], **RECOVERING}, True),
+    # The leader before had not ended its recovery, so the state of the partition does not change.
+    ({"leader": 3, "isr": [3]}, True),
+    ({"leader": -1, "isr": [], "lastKnownElr": [3]}, False),
+    ({"leader": 3, "isr": [3], "lastKnownElr": []}, True),
+    ({"isr": [3, 1], **RECOVERED}, None),
+    ({"leader": -1, "isr": [], "eligibleLeaderReplicas": [1]}, False),
+    ({"leader": 1, "isr": [1], "eligibleLeaderReplicas": []}, False),
+)
+
+
+def test_an_election_is_unclean_if_the_leader_was_neither_in_sync_nor_eligible(tmp_path: Path) -> None:
+    topic = {"topicId": uuid(1), "partitionId": 0}
+    records = [metadata_record(schemas.TOPIC_RECORD, name="unclean", topicId=uuid(1))]
+    records += [
+        metadata_record(schemas.PARTITION_RECORD, **topic, leader=3, isr=[3, 1], replicas=[3, 1]),
+        *(metadata_record(schemas.PARTITION_CHANGE_RECORD, **topic, **fields) for fields, _ in WRITTEN),
+    ]
+    folder = write_log(tmp_path, [[record] for record in records])
+    (log,) = partitions_under(folder)
+    (elections,) = elections_in([log]).values()
+    expected = [is_unclean for _, is_unclean in WRITTEN if is_unclean is not None]
+    assert [election.is_unclean for election in elections] == expected
+    kinds = [kind for (kind,) in event_rows(_state(log)).only("kind") if kind.endswith(("election", "leader"))]
+    assert [kind == "unclean-election" for kind in kinds] == expected
+    steps = [step["change"] for step in kforensics.cluster(folder, history="unclean-0").to_pylist()]
+    elected = [step for step in steps if "elect" in step or "no leader" in step]
+    assert ["unclean election" in step for step in elected] == expected
