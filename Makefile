@@ -1,9 +1,9 @@
 # On a machine with Python 3.11 and make, two commands do everything: `make demo` and `make test`.
 
 PYTHON ?= python3
-# One worker more than processors, because some tests wait, and the slowest tests listed at the end; PYTEST_FLAGS= runs in one process,
-# PYTEST_FLAGS="-k snapshot" selects tests.
-PYTEST_FLAGS ?= --numprocesses $(shell expr `getconf _NPROCESSORS_ONLN` + 1) --durations 25
+# One worker more than processors, because some tests wait; the tests of a file share what they make; the slowest tests are listed at the end.
+# PYTEST_FLAGS= runs in one process, PYTEST_FLAGS="-k snapshot" selects tests.
+PYTEST_FLAGS ?= --numprocesses $(shell expr `getconf _NPROCESSORS_ONLN` + 1) --dist loadfile --no-loadscope-reorder --durations 25
 # Scenarios for `make samples`; all by default.
 SCENARIOS ?=
 # Options of `make bench`, for example BENCH_FLAGS="--size 1000".
