@@ -96,7 +96,7 @@ def is_unclean(leader: int, in_sync: Collection[int], eligible: Collection[int])
     ``PartitionChangeBuilder.electLeader``.
 
     Args:
-        leader: who was elected, NO_LEADER or UNCHANGED if nobody was.
+        leader: who was elected, NO_LEADER or UNCHANGED if no replica was.
         in_sync: the in-sync replicas before.
         eligible: the eligible leader replicas before.
     """

@@ -43,7 +43,7 @@ class RegistrationChange(NamedTuple):
     Attributes:
         before: its state before; of a PartitionRecord, with all replicas in sync.
         after: its state after.
-        leader: who was elected, NO_LEADER if nobody could be, UNCHANGED if the record is no election.
+        leader: who was elected, NO_LEADER if no replica could be, UNCHANGED if the record is no election.
     """
 
     before: Registration
