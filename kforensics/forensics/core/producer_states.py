@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, PRODUCER, ProducerArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,6 +86,12 @@ class ProducerStates:
         """Return the states without the open transactions that begin below an offset."""
         return ProducerStates(*(_without_transactions_before(rows, offset) for rows in (self.records, self.entries)))
 
+    def without_transactions_of(self, producer_ids: IntArray) -> ProducerStates:
+        """Return the states without the open transactions of some producers."""
+        return ProducerStates(
+            *(_ended(rows, np.isin(rows["producer_id"], producer_ids)) for rows in (self.records, self.entries))
+        )
+
     def _column(self, name: str) -> npt.NDArray[Any]:
         column = np.ascontiguousarray(self.entries[name])
         column[self._targets[self._replacing]] = self.records[name][self._replacing]
@@ -110,7 +117,11 @@ class ProducerStates:
 
 def _without_transactions_before(rows: npt.NDArray[np.void], offset: int) -> npt.NDArray[np.void]:
     firsts = rows["current_txn_first_offset"]
-    has_ended = (firsts >= 0) & (firsts < offset)
+    return _ended(rows, (firsts >= 0) & (firsts < offset))
+
+
+def _ended(rows: npt.NDArray[np.void], has_ended: BoolArray) -> npt.NDArray[np.void]:
+    """Return rows of which some have no open transaction any more."""
     if not has_ended.any():
         return rows
     ended = rows.copy()

@@ -13,7 +13,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
-from kforensics.forensics.partition.partition_files import CLEANER, Partition
+from kforensics.forensics.partition.partition_files import CLEANER, LOG_START, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import boundary_states, snapshot_entries
 from kforensics.forensics.partition.splits import SegmentSplit
@@ -22,7 +22,7 @@ from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, Bound
 from kforensics.forensics.replay.finalizing import FinalReplay
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
-from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["PartitionStateBuilder", "boundary_of", "examine", "producers_below"]
@@ -105,6 +105,7 @@ class PartitionStateBuilder:
             self._at_snapshot(end, boundary)
             boundary = self._boundary or boundary
         final = self._final_without_closed(boundary, consume=True)
+        final = final.without_open(_has_ended_elsewhere(partition, final.open_transactions))
         self._producers_at |= {
             offset: final.producers for offset in partition.snapshots if offset >= end and offset > boundary.offset
         }
@@ -188,6 +189,36 @@ def _cleaned_to(partition: Partition, log: LogSummary) -> int:
     if dirty is None and (is_lossy or CLEANER in partition.log_dir.checkpoints):
         return 0
     return max(dirty or 0, 0 if is_lossy else log.cleaned_to + 1)
+
+
+def _has_ended_elsewhere(partition: Partition, rows: TransactionArray) -> BoolArray:
+    """Return which open transactions had ended for the broker, though their markers are not among the files.
+
+    A cleaner may replace the segment with the marker by a merged one while the log of a running broker is copied. It
+    stops at the last stable offset, so what it has passed had ended, and the newest snapshot does not have it as open.
+    Rule: ``LogCleanerManager.cleanableOffsets``.
+    """
+    has_ended: BoolArray = rows["last_offset"] < _first_dirty_offset(partition)
+    if partition.log_dir.clean_shutdown or not has_ended.any():
+        return np.zeros(len(rows), "?")
+    newest = max(partition.snapshots, default=0)
+    states = boundary_states(partition.snapshots[newest].path) if newest else None
+    if states is None:
+        return np.zeros(len(rows), "?")
+    return (
+        has_ended & (rows["last_offset"] < newest) & ~np.isin(rows["first_offset"], states["current_txn_first_offset"])
+    )
+
+
+def _first_dirty_offset(partition: Partition) -> int:
+    """Return the offset up to which the broker's own cleaner has been, 0 if its checkpoint does not show that.
+
+    Retention moves that checkpoint to the log start, past open transactions, and one that is older than the log may be
+    of an earlier topic of this name.
+    """
+    dirty, start = partition.checkpoint(CLEANER) or 0, max(partition.checkpoint(LOG_START) or 0, partition.first_offset)
+    active = partition.segments[-1].base_offset or 0 if partition.segments else 0
+    return dirty if start < dirty <= active else 0
 
 
 def boundary_of(partition: Partition, first_offset: int | None) -> Boundary:

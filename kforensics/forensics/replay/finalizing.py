@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,14 @@ class FinalReplay:
     rows: ReplayRows
     open_transactions: TransactionArray
     producers: ProducerStates
+
+    def without_open(self, has_ended: BoolArray) -> FinalReplay:
+        """Return the replay without some of the open transactions, given as a mask: their markers are elsewhere."""
+        if not has_ended.any():
+            return self
+        rows = self.open_transactions
+        producers = self.producers.without_transactions_of(rows["producer_id"][has_ended])
+        return replace(self, open_transactions=rows[~has_ended], producers=producers)
 
 
 def finalize(summary: ReplaySummary, boundary: Boundary) -> FinalReplay:

@@ -10,6 +10,7 @@ import pytest
 import kforensics
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
+from tests.forensics.coordinators.clusters import forge_coordinator
 from tests.forensics.forge import cut, file_of, forge, patch
 from tests.forensics.forged_state import SnapshotEntry
 from tests.forensics.partition_states import SAMPLES, partitions_under
@@ -168,14 +169,54 @@ def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
     assert [found_here[code] for code in FOLLOWS] == severities_then
 
 
-@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "warning")])
+@pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, None), (True, "warning")])
 def test_a_copy_may_lack_the_marker_without_which_the_last_stable_offset_is_lower(
-    tmp_path: Path, clean_shutdown: bool, severity: str
+    tmp_path: Path, clean_shutdown: bool, severity: str | None
 ) -> None:
     """The cleaner of a broker of 4.2.1 merged the segment with the marker while the files were copied."""
     log = {0: OLD_FIRST, 10: "plain @10-15", 16: "D 2 0 0-0 @16 T; M 2 0 A 3 @17; plain @18"}
     partition = forge(tmp_path, log, first_dirty=16, clean_shutdown=clean_shutdown)
-    assert severities(partition)["txnindex-lso-mismatch"] == severity
+    assert severities(partition).get("txnindex-lso-mismatch") == severity
+
+
+# Read after the marker was lost: the cleaner has been beyond the data, and the snapshots after it have no transaction.
+PASSED = {0: OLD_FIRST, 10: "plain @10-15", 16: "plain @16-20", 21: "plain @21"}
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "clean_shutdown", "snapshots", "log_start", "last_stable_offset"),
+    [
+        (16, False, True, None, 22),
+        (16, True, True, None, 0),  # no cleaner was at work during the copy
+        (16, False, False, None, 0),
+        (0, False, True, None, 0),
+        (3, False, True, 3, 0),  # retention has moved the checkpoint of the cleaner to the log start
+        (99, False, True, None, 0),  # of an earlier topic of this name
+    ],
+    ids=["passed", "stopped", "no snapshot", "never cleaned", "log start moved", "an earlier topic"],
+)
+def test_what_the_cleaner_has_passed_does_not_block_the_last_stable_offset(
+    tmp_path: Path,
+    first_dirty: int,
+    *,
+    clean_shutdown: bool,
+    snapshots: bool,
+    log_start: int | None,
+    last_stable_offset: int,
+) -> None:
+    """Seen on 4.3.1 in a compacted topic: the marker was merged into a segment that had been copied before."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0", clean_shutdown=clean_shutdown)
+    partition = forge(tmp_path, PASSED, first_dirty=first_dirty, clean_shutdown=clean_shutdown, log_start=log_start)
+    if not snapshots:
+        for snapshot in partition.glob("*.snapshot"):
+            snapshot.unlink()
+    (row,) = kforensics.lso(partition).to_pylist()
+    assert row["last_stable_offset"] == max(last_stable_offset, log_start or 0)
+    audit = kforensics.audit(tmp_path)
+    hanging = [one for one in audit.findings.to_pylist() if one["code"] == "txn-hanging"]
+    assert bool(hanging) == (last_stable_offset == 0)
+    open_from = [one["current_txn_first_offset"] for one in kforensics.producers(partition).to_pylist()]
+    assert open_from == [-1 if last_stable_offset else 0]
 
 
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, "info"), (True, "critical")])
