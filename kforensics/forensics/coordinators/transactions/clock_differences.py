@@ -37,8 +37,13 @@ ENOUGH = 3
 MOST, AT_ONCE = 1 << 20, 1 << 16
 
 
-def clock_differences(
-    coordinators: Coordinators, listed: TransactionPartitionArray, markers: StructRows, groups: KeyGroups, skew_ms: int
+def clock_differences(  # noqa: PLR0913, PLR0917  # what is joined, and how
+    coordinators: Coordinators,
+    listed: TransactionPartitionArray,
+    markers: StructRows,
+    groups: KeyGroups,
+    covered_from: IntArray,
+    skew_ms: int,
 ) -> IntArray:
     """Return how many COMMIT markers need a larger tolerance, by the number of times that it has to be doubled.
 
@@ -50,13 +55,15 @@ def clock_differences(
         listed: the partitions that they list, those of a transaction in the order of its coordinator's log.
         markers: the markers of all partitions, in the order of their logs.
         groups: listed partitions and markers with the same key.
+        covered_from: time from which each partition, by its number, has all markers. If earlier ones were deleted, and
+            as many came after the copy of the coordinator's log, a group has the right number of wrong ones.
         skew_ms: the tolerated difference.
     """
     stride = max(-(-groups.count // MOST), 1)
     count = -(-groups.count // stride)
     rows, of_rows = _every(groups.of_partitions, stride)
     is_usable = np.ones(count, bool)
-    is_usable[of_rows[~_is_certain(coordinators, listed["transaction"][rows])]] = False
+    is_usable[of_rows[~_is_certain(coordinators, listed[rows], covered_from)]] = False
     status = column_at(coordinators.transactions, "status", listed["transaction"][rows])
     ends = _Edges.of(rows, of_rows, status == State.COMPLETE_COMMIT, count)
     sent, of_sent = _every(groups.of_markers, stride)
@@ -138,8 +145,9 @@ class _Edges:
         return cls(np.bincount(groups, minlength=count), first, last)
 
 
-def _is_certain(coordinators: Coordinators, transactions: IntArray) -> BoolArray:
-    """Return which transactions are complete, and known together with all others of their key."""
+def _is_certain(coordinators: Coordinators, listed: TransactionPartitionArray, covered_from: IntArray) -> BoolArray:
+    """Return which transactions are complete, and known together with all others of their key and all markers of it."""
+    transactions = listed["transaction"]
 
     def column(name: str) -> Column:
         return column_at(coordinators.transactions, name, transactions)
@@ -147,7 +155,10 @@ def _is_certain(coordinators: Coordinators, transactions: IntArray) -> BoolArray
     certain: BoolArray = np.isin(column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
     certain &= ~column("is_superseded") & (column("decided") != NO_TIME) & (column("completed") != NO_TIME)
     # With version 2 each transaction has a key of its own.
-    certain &= coordinators.ids["history_complete"][column("id")] | (column("transaction_version") >= TV2)
+    has_others = coordinators.ids["history_complete"][column("id")] & (
+        column("decided") >= covered_from[listed["partition"]]
+    )
+    certain &= has_others | (column("transaction_version") >= TV2)
     return certain
 
 

@@ -81,7 +81,8 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     del supplied
     listed = decided_partitions(coordinators, markers, numbers)
     groups = key_groups(coordinators.transactions, listed, markers)
-    differences = clock_differences(coordinators, listed, markers, groups, rules.clock_skew_ms)
+    covered_from = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms).start
+    differences = clock_differences(coordinators, listed, markers, groups, covered_from, rules.clock_skew_ms)
     differences += backward_steps(by_partition.values(), rules.clock_skew_ms)
     rules = rules.tolerating(tolerated_difference_ms(differences, rules.clock_skew_ms))
     coverage = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms)

@@ -128,6 +128,19 @@ def test_one_marker_with_another_time_shows_no_clock(tmp_path: Path) -> None:
     assert cluster.rules.clock_skew_ms == Rules(0).clock_skew_ms
 
 
+@pytest.mark.parametrize(("first", "is_shown"), [(0, True), (6, False)])
+def test_as_many_later_markers_as_were_deleted_show_no_clock(tmp_path: Path, first: int, *, is_shown: bool) -> None:
+    """Seen on 4.3.1: a coordinator's log that was copied 15 s before a partition that retention had shortened."""
+    log = "a Empty 1 0 t 0"
+    for time in (0, 1000, 2000):
+        listed, done = f"1 0 {{p-0}} start {time} t", f"1 0 t {time + 30}"
+        log += f"; a Ongoing {listed} {time + 10}; a PrepareCommit {listed} {time + 20}; a CompleteCommit {done}"
+    forge_coordinator(tmp_path, log)
+    later = [f"D 1 0 {n}-{n} @{first + 2 * n} T; M 1 0 C 0 @{first + 2 * n + 1} {at(60_000 + n)}" for n in range(3)]
+    forge(tmp_path, {first: "; ".join(later)}, topic="p")
+    assert ("broker-clocks-differ" in codes_in(cluster_under(tmp_path))) is is_shown
+
+
 def test_a_log_that_goes_back_shows_that_its_leaders_have_other_clocks(tmp_path: Path) -> None:
     """The history of the coordinator is not known from its begin on, and its markers are not told apart by epoch."""
     times = [0, 1000, 2000, 3000, 4000, -285_000, -284_000, -283_000, -282_000]
