@@ -121,7 +121,7 @@ def _without_transactions_before(rows: npt.NDArray[np.void], offset: int) -> npt
 
 
 def _ended(rows: npt.NDArray[np.void], has_ended: BoolArray) -> npt.NDArray[np.void]:
-    """Return rows of which some have no open transaction any more."""
+    """Return rows after the open transactions of some have ended."""
     if not has_ended.any():
         return rows
     ended = rows.copy()
