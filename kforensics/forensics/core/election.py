@@ -88,19 +88,20 @@ class Leadership(NamedTuple):
     out_of_sync: Mapping[int, int]
 
 
-def is_unclean(leader: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:
+def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:
     """Return whether an elected leader may lack records that were committed.
 
-    ``LeaderRecoveryState`` of the record does not tell: metadata versions before 3.2 lack it, and a second unclean
-    election before the first leader has ended its recovery does not change it. Rule:
-    ``PartitionChangeBuilder.electLeader``.
+    It has to recover then. But a leader that was in sync or eligible may also be elected before the recovery has ended,
+    and one that was neither before a reassignment that its election completes. Rule:
+    ``PartitionChangeBuilder.electLeader``, since metadata version 3.2.
 
     Args:
         leader: who was elected, NO_LEADER or UNCHANGED if no replica was.
+        recovery: ``LeaderRecoveryState`` of the partition after the election, which the record has only if it changes.
         in_sync: the in-sync replicas before.
         eligible: the eligible leader replicas before.
     """
-    return leader not in {NO_LEADER, UNCHANGED, *in_sync, *eligible}
+    return recovery == RECOVERING and leader not in {NO_LEADER, UNCHANGED, *in_sync, *eligible}
 
 
 def unclean_phrase(election: Election) -> str:

@@ -340,7 +340,7 @@ def _leadership(before: PartitionRegistration, after: PartitionRegistration) -> 
         return
     if after.leader == NO_LEADER:
         yield "no leader"
-    elif is_unclean(after.leader, before.isr, before.elr):
+    elif is_unclean(after.leader, after.recovery, before.isr, before.elr):
         yield "unclean election"
     elif after.leader != before.leader:
         yield "elected"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from kforensics.forensics.core.election import NO_LEADER, UNCHANGED, is_unclean
+from kforensics.forensics.core.election import NO_LEADER, RECOVERED, RECOVERING, UNCHANGED, is_unclean
 
 __all__ = ["ELECTION_RECORDS", "PartitionKey", "Registration", "RegistrationChange", "Registrations"]
 
@@ -28,6 +28,7 @@ class Registration:
         last_leader: the leader, or the last one if there is none.
         replicas: all replicas, including those that are being added.
         eligible: eligible leader replicas, which are not in sync but have all that was committed.
+        recovery: ``LeaderRecoveryState``, RECOVERING while the leader recovers from an unclean election.
     """
 
     leader_epoch: int
@@ -35,6 +36,7 @@ class Registration:
     last_leader: int
     replicas: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
+    recovery: int = RECOVERED
 
 
 class RegistrationChange(NamedTuple):
@@ -53,7 +55,7 @@ class RegistrationChange(NamedTuple):
     @property
     def is_unclean(self) -> bool:
         """Whether the record elects a leader that may lack what was committed."""
-        return is_unclean(self.leader, self.before.in_sync, self.before.eligible)
+        return is_unclean(self.leader, self.after.recovery, self.before.in_sync, self.before.eligible)
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class Registrations:
         key = value["topicId"], value["partitionId"]
         if kind == "PartitionRecord":
             replicas, eligible = tuple(value["replicas"]), tuple(value.get("eligibleLeaderReplicas") or ())
-            before = Registration(value["leaderEpoch"], replicas, value["leader"], replicas, eligible)
+            recovery = value.get("leaderRecoveryState", RECOVERED)
+            before = Registration(value["leaderEpoch"], replicas, value["leader"], replicas, eligible, recovery)
             change = RegistrationChange(before, replace(before, in_sync=tuple(value["isr"])), UNCHANGED)
         elif (known := self.by_partition.get(key)) is not None:
             change = RegistrationChange(known, _changed(known, value), value["leader"])
@@ -88,6 +91,8 @@ def _changed(before: Registration, value: Mapping[str, Any]) -> Registration:
         last_leader = before.last_leader if leader == NO_LEADER else leader
         after = replace(before, leader_epoch=before.leader_epoch + 1, last_leader=last_leader)
     after = after if value.get("replicas") is None else replace(after, replicas=tuple(value["replicas"]))
+    recovery = value.get("leaderRecoveryState", UNCHANGED)
+    after = replace(after, recovery=recovery) if recovery in {RECOVERED, RECOVERING} else after
     eligible = value.get("eligibleLeaderReplicas")
     after = after if eligible is None else replace(after, eligible=tuple(eligible))
     return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))

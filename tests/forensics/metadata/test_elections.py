@@ -76,8 +76,8 @@ def test_a_snapshot_replaces_a_missing_log_start() -> None:
     assert {election.leader for elected in without_snapshots.values() for election in elected} <= {NO_LEADER}
 
 
-# What controllers wrote of a partition, and whether that is an unclean election, None if it is none. All but the last
-# two are of a cluster of 4.1.0 under load; those are the election of an eligible leader.
+# What controllers wrote of a partition, and whether that is an unclean election, None if it is none. Those up to
+# the second recovery are of a cluster of 4.1.0 under load.
 RECOVERED, RECOVERING = {"leaderRecoveryState": 0}, {"leaderRecoveryState": 1}
 WRITTEN: tuple[tuple[dict[str, Any], bool | None], ...] = (
     ({"leader": 1, "isr": [1]}, False),
@@ -92,6 +92,12 @@ WRITTEN: tuple[tuple[dict[str, Any], bool | None], ...] = (
     ({"isr": [3, 1], **RECOVERED}, None),
     ({"leader": -1, "isr": [], "eligibleLeaderReplicas": [1]}, False),
     ({"leader": 1, "isr": [1], "eligibleLeaderReplicas": []}, False),
+    # Completes a reassignment to a replica that this record first has in sync.
+    ({"leader": 2, "isr": [2], "replicas": [2], "addingReplicas": [], "removingReplicas": []}, False),
+    # An eligible leader is elected before the one of an unclean election has recovered.
+    ({"leader": 3, "isr": [3], **RECOVERING}, True),
+    ({"leader": -1, "isr": [], "eligibleLeaderReplicas": [3]}, False),
+    ({"leader": 3, "isr": [3], "eligibleLeaderReplicas": []}, False),
 )
 
 
