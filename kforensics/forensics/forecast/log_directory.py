@@ -6,7 +6,7 @@ whole checkpoint at its first fault, and takes a file of 0 bytes for one without
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -133,13 +133,22 @@ def read_identity(path: str) -> MetaProperties | None:
     return None if meta is None or meta.node_id is None else meta
 
 
-def clash_of(directories: Iterable[LogDirectory]) -> LoadRefusedError | None:
-    """Return the refusal of two live folders of the same partition, or of a future one that cannot be renamed."""
+def clash_of(
+    directories: Iterable[LogDirectory], is_in_service: Callable[[PartitionFolder], bool]
+) -> LoadRefusedError | None:
+    """Return the refusal of two live folders of the same partition, or of a future one that cannot be renamed.
+
+    Rule: ``LogManager.loadLog``.
+
+    Args:
+        directories: the log directories.
+        is_in_service: whether a broker loads a live folder as the log of its partition.
+    """
     folders = [(directory.path, folder) for directory in directories for folder in directory.folders]
     seen: dict[str, str] = {}
     for _, folder in folders:
         name = f"{folder.name.topic}-{folder.name.partition}"
-        if folder.name.state != "live":
+        if folder.name.state != "live" or not is_in_service(folder):
             continue
         if name in seen:
             message = f"Duplicate log directories for {name} are found in both {seen[name]} and {folder.path}."

@@ -20,10 +20,12 @@ from kforensics.forensics.forecast.metadata_loading import (
     NOT_KNOWN,
     UNSERVED,
     LoadedMetadata,
+    fate_of,
     index_limits,
     load_metadata,
 )
 from kforensics.forensics.forecast.older_releases import (
+    OUT_OF_SERVICE,
     STATE_KEPT_SINCE,
     STRAYS_SINCE,
     as_logged,
@@ -191,10 +193,20 @@ class _Start:
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
-        refusal = fatal[0] if fatal else clash_of(self.directories)
+        refusal = fatal[0] if fatal else clash_of(self.directories, self._is_in_service)
         if refusal is not None:
             lose_marker(self.forecast, self.directories)
         return refusal
+
+    def _is_in_service(self, folder: PartitionFolder) -> bool:
+        """Return whether a live folder is loaded as the log of its partition: strays are renamed when they are found.
+
+        Releases before 3.7 find them later.
+        """
+        metadata = self.forecast.metadata
+        if metadata is None or metadata.lost is not None or self.is_before(STRAYS_SINCE):
+            return True
+        return fate_of(folder, metadata, self.forecast.node_id) not in OUT_OF_SERVICE
 
     def _directory_of(self, path: str) -> str:
         return next(each.path for each in self.directories if path.startswith(each.path))

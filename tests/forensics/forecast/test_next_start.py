@@ -156,6 +156,29 @@ def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Pat
     assert 0 < len(forecast.partitions) < 4
 
 
+UNKNOWN_IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+
+
+@pytest.mark.parametrize(
+    ("topic_ids", "outcome"),
+    [((None, None), "refuses"), ((None, UNKNOWN_IDS[0]), "starts"), (UNKNOWN_IDS, "starts")],
+    ids=["of one topic", "one stray", "both stray"],
+)
+def test_two_folders_of_a_partition_clash_unless_one_is_stray(
+    topic_ids: tuple[str | None, str | None], outcome: str, tmp_path: Path
+) -> None:
+    """A broker of 4.3.1 started on a hot copy with two folders of topics that its metadata log did not have."""
+    base = next(base for base in BASES if base.state == "jbod")
+    unpack(base, tmp_path)
+    first, second = (tmp_path / "data" / name for name in base.log_dirs)
+    name = next(path.parent.name for path in sorted(first.glob("*/partition.metadata")) if path.parent.name[0] != "_")
+    shutil.copytree(first / name, second / name)
+    for log_dir, topic_id in zip((first, second), topic_ids, strict=True):
+        if topic_id is not None:
+            (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}", encoding="utf-8")
+    assert forecast_start([str(first), str(second)], base.release).outcome == outcome
+
+
 @pytest.mark.parametrize("name", ["4.4.0-hot", "4.4.0-killed-under-load"])
 def test_copies_of_a_broker_under_load_start_as_forecast(name: str, tmp_path: Path) -> None:
     """Each log as its load left it, before the coordinators ended transactions; strays, and what was cut off."""
