@@ -91,9 +91,9 @@ class Leadership(NamedTuple):
 def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:
     """Return whether an elected leader may lack records that were committed.
 
-    It has to recover then. But a leader that was in sync or eligible may also be elected before the recovery has ended,
-    and one that was neither before a reassignment that its election completes. Rule:
-    ``PartitionChangeBuilder.electLeader``, since metadata version 3.2.
+    Such a leader has to recover. A leader that was in sync or eligible may be elected before that recovery has ended,
+    and has lost nothing. A leader that comes into sync with its own election, which completes a reassignment, has
+    nothing to recover. Rule: ``PartitionChangeBuilder.electLeader``, since metadata version 3.2.
 
     Args:
         leader: who was elected, NO_LEADER or UNCHANGED if no replica was.

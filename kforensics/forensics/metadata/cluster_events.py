@@ -127,8 +127,9 @@ class _MetadataReader:
         for timestamp, kind, value in records:
             if kind in ELECTION_RECORDS:
                 change = self.registrations.add(kind, value)
-                if value["leader"] != UNCHANGED and kind != "PartitionRecord":
-                    elections[timestamp, _election(value, change), value["leader"]] += 1
+                leader = value["leader"] if change is None else change.leader
+                if leader != UNCHANGED:
+                    elections[timestamp, _election(value, change), leader] += 1
             elif kind in FEATURE_RECORDS:
                 yield self._feature(timestamp, value)
             elif kind == "ProducerIdsRecord":

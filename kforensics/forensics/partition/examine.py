@@ -198,7 +198,7 @@ def _has_ended_elsewhere(partition: Partition, rows: TransactionArray) -> BoolAr
     stops at the last stable offset, so what it has passed had ended, and the newest snapshot does not have it as open.
     Rule: ``LogCleanerManager.cleanableOffsets``.
     """
-    has_ended: BoolArray = rows["last_offset"] < _first_dirty_offset(partition)
+    has_ended: BoolArray = rows["last_offset"] < _passed_by_cleaner(partition)
     if partition.log_dir.clean_shutdown or not has_ended.any():
         return np.zeros(len(rows), "?")
     newest = max(partition.snapshots, default=0)
@@ -210,7 +210,7 @@ def _has_ended_elsewhere(partition: Partition, rows: TransactionArray) -> BoolAr
     )
 
 
-def _first_dirty_offset(partition: Partition) -> int:
+def _passed_by_cleaner(partition: Partition) -> int:
     """Return the offset up to which the broker's own cleaner has been, 0 if its checkpoint does not show that.
 
     Retention moves that checkpoint to the log start, past open transactions, and one that is older than the log may be

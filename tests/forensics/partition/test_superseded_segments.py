@@ -179,7 +179,7 @@ def test_a_copy_may_lack_the_marker_without_which_the_last_stable_offset_is_lowe
     assert severities(partition).get("txnindex-lso-mismatch") == severity
 
 
-# Read after the marker was lost: the cleaner has been beyond the data, and the snapshots after it have no transaction.
+# The copy lacks the marker at offset 4. The cleaner has passed it, and no later snapshot has the transaction as open.
 PASSED = {0: OLD_FIRST, 10: "plain @10-15", 16: "plain @16-20", 21: "plain @21"}
 
 

@@ -55,8 +55,8 @@ def clock_differences(  # noqa: PLR0913, PLR0917  # what is joined, and how
         listed: the partitions that they list, those of a transaction in the order of its coordinator's log.
         markers: the markers of all partitions, in the order of their logs.
         groups: listed partitions and markers with the same key.
-        covered_from: time from which each partition, by its number, has all markers. If earlier ones were deleted, and
-            as many came after the copy of the coordinator's log, a group has the right number of wrong ones.
+        covered_from: time from which each partition, by its number, has all markers. Where earlier ones were deleted,
+            later ones that the coordinator's log does not know yet could be taken for them.
         skew_ms: the tolerated difference.
     """
     stride = max(-(-groups.count // MOST), 1)
@@ -155,10 +155,10 @@ def _is_certain(coordinators: Coordinators, listed: TransactionPartitionArray, c
     certain: BoolArray = np.isin(column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
     certain &= ~column("is_superseded") & (column("decided") != NO_TIME) & (column("completed") != NO_TIME)
     # With version 2 each transaction has a key of its own.
-    has_others = coordinators.ids["history_complete"][column("id")] & (
+    is_whole = coordinators.ids["history_complete"][column("id")] & (
         column("decided") >= covered_from[listed["partition"]]
     )
-    certain &= has_others | (column("transaction_version") >= TV2)
+    certain &= is_whole | (column("transaction_version") >= TV2)
     return certain
 
 
