@@ -88,7 +88,8 @@ class Context:
         if not known.coordinators.histories:
             return findings
         from kforensics.forensics.audit.cluster_result import evaluate_cluster
-        from kforensics.forensics.audit.deferred_verdicts import replica_findings, revised_findings
+        from kforensics.forensics.audit.deferred_verdicts import revised_findings
+        from kforensics.forensics.audit.other_replicas import replica_findings
         from kforensics.forensics.checks.cluster import hanging
         from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
         from kforensics.forensics.coordinators.remedies import CoordinatorRemedies

@@ -88,7 +88,10 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 
 
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
-    """Return the most complete replica of each partition: by log end, then coverage, log start and offset gaps."""
+    """Return the most complete replica of each partition.
+
+    It is the one with the highest log end offset, then by coverage, offset gaps, whether it is in sync, and log start.
+    """
     best: dict[tuple[str, int], PartitionMarkers] = {}
     for markers in replicas:
         other = best.get(markers.name)
@@ -97,18 +100,30 @@ def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers
     return list(best.values())
 
 
-def _completeness(markers: PartitionMarkers) -> tuple[int, int, int, int]:
-    return markers.log_end_offset, -markers.coverage_start, -markers.log_start_offset, -markers.offset_gaps
+def _completeness(markers: PartitionMarkers) -> tuple[int, int, int, bool, int]:
+    is_in_sync = markers.lagging_since is None
+    return markers.log_end_offset, -markers.coverage_start, -markers.offset_gaps, is_in_sync, -markers.log_start_offset
 
 
 def best_histories(histories: Iterable[History]) -> list[History]:
-    """Return the history of the most complete replica of each coordinator partition: by last record, then records."""
+    """Return the history of the most complete replica of each coordinator partition.
+
+    It is the one with the newest record, then the one with the most. Of two that are equal, it is the first; if the
+    other one was in sync for longer, the coordinator wrote nothing until then.
+    """
     best: dict[int | None, History] = {}
     for history in histories:
-        other = best.get(history.place.partition)
-        if other is None or (history.last_record_time, history.records) > (other.last_record_time, other.records):
-            best[history.place.partition] = history
+        number = history.place.partition
+        other = best.get(number)
+        if other is None or _reach(history) > _reach(other):
+            best[number] = history
+        elif _reach(history) == _reach(other) and history.known_until > other.known_until:
+            best[number] = replace(other, known_until=history.known_until, is_stopped=history.is_stopped)
     return list(best.values())
+
+
+def _reach(history: History) -> tuple[int, int]:
+    return history.last_record_time, history.records
 
 
 def best_commits(replicas: Iterable[Commits]) -> list[Commits]:

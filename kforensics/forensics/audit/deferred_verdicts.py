@@ -25,6 +25,7 @@ from kforensics.forensics.audit.cluster_result import (
     is_coordinator,
 )
 from kforensics.forensics.audit.joined_parts import JoinedPart, merge_parts
+from kforensics.forensics.audit.other_replicas import identity, replica_findings
 from kforensics.forensics.audit.partition_result import CLEAN, PartitionResult
 from kforensics.forensics.audit.producer_parts import (
     Order,
@@ -34,16 +35,13 @@ from kforensics.forensics.audit.producer_parts import (
     without_transactions,
 )
 from kforensics.forensics.checks.check import ranked
-from kforensics.forensics.checks.cluster import hanging
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
+from kforensics.forensics.coordinators.cluster_evidence import PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
+from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.overrides import is_overridden
 from kforensics.forensics.coordinators.partition_markers import NO_MARKERS, PartitionMarkers
 from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
-from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin
-from kforensics.forensics.coordinators.transactions.transaction_partitions import TransactionPartitionArray
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.core.election import NO_LEADER, Election
 from kforensics.forensics.core.findings import Finding
@@ -242,10 +240,11 @@ def _resolved(
     for member in members:
         if member.is_neighbor:
             continue
-        findings = [*by_place.get(member.result.place, ())]
-        if member.markers:
-            findings += replica_findings(cluster_result.cluster, member.markers)
-        yield _revised(member.result, remedies, findings)
+        own = replica_findings(cluster_result.cluster, member.markers) if member.markers else []
+        # The most complete replica may be a neighbor, and both may have the same transaction.
+        known = {identity(finding) for finding in own}
+        of_best = (one for one in by_place.get(member.result.place, ()) if identity(one) not in known)
+        yield _revised(member.result, remedies, [*of_best, *own])
     yield _rows_of_cluster(cluster_result)
 
 
@@ -269,44 +268,6 @@ def _by_place(findings: Iterable[PlacedFinding], members: Sequence[ClusterInput]
         path = next((path for path in own.paths if file_name(path) == file_name(finding.path or "")), None)
         by_place[own.result.place].append(replace(finding, path=path, position=None))
     return by_place
-
-
-def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Finding]:
-    """Return the findings on open transactions of a replica that the evaluation of its cluster did not use.
-
-    Of several replicas, the cluster uses the most complete one. The others have the same open transactions, except for
-    those that have ended there.
-
-    Args:
-        cluster: the cluster.
-        markers: the markers and open transactions of the replica.
-    """
-    number = cluster.supplied_partitions.get(markers.name)
-    join = cluster.marker_join
-    if number is None or join.by_partition[number].place == markers.place:
-        return []
-    ended = join.markers["first_offset"][join.markers["partition"] == number]
-    offsets = markers.open_transactions["first_offset"]
-    still_open = ~(np.isin(offsets, ended) | join.by_partition[number].has_passed(offsets))
-    replica = replace(markers, open_transactions=markers.open_transactions[still_open])
-    alone = replace(
-        join, by_partition={number: replica}, transaction_partitions=_without_markers(join, number, replica)
-    )
-    return [finding for _, finding in hanging.CHECK.findings(replace(cluster, marker_join=alone))]
-
-
-def _without_markers(join: MarkerJoin, number: int, replica: PartitionMarkers) -> TransactionPartitionArray:
-    """Return the transactions that list a partition and whose marker a replica does not have, or not yet.
-
-    The most complete replica may have lost the data to the cleaner, marker and all.
-    """
-    rows = join.transaction_partitions[join.transaction_partitions["partition"] == number]
-    # No marker is -1, which indexes the NEVER at the end.
-    offsets = np.append(join.markers["marker_offset"], NEVER)[rows["marker"]]
-    rows = rows[offsets >= replica.log_end_offset].copy()
-    rows["marker"] = NONE
-    missing: TransactionPartitionArray = rows
-    return missing
 
 
 def _revised(

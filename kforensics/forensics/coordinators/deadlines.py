@@ -101,7 +101,13 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
         copied_at[log_dir] = max(markers.copied_at, copied_at.get(log_dir, NO_TIME))
     times = [copied_at.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
     ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
-    return ends
+    known: IntArray = np.minimum(ends, _known_until(cluster))
+    return known
+
+
+def _known_until(cluster: Cluster) -> IntArray:
+    """Return until when the log of each coordinator has what its leader has, NEVER if it was in sync at last."""
+    return np.array([history.known_until for history in cluster.coordinators.histories], "i8")
 
 
 def seen_until(cluster: Cluster) -> IntArray:
@@ -126,7 +132,8 @@ def seen_until(cluster: Cluster) -> IntArray:
         is_alone = one.place.log_dir in running and one.kept_until != NO_TIME
         others = NO_TIME if is_alone else seen.get(one.place.log_dir, NO_TIME)
         times.append(max(one.last_record_time, one.kept_until, others))
-    return np.array(times, "i8")
+    seen_times: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
+    return seen_times
 
 
 def copied_at(cluster: Cluster) -> IntArray:
@@ -136,11 +143,18 @@ def copied_at(cluster: Cluster) -> IntArray:
     log directory does not matter, so that a command that reads less of it finds the same.
     """
     histories = cluster.coordinators.histories
-    return np.array([_copied_at(cluster, history, history.last_record_time) for history in histories], "i8")
+    times = [_copied_at(cluster, history, history.last_record_time) for history in histories]
+    copied: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
+    return copied
 
 
 def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
-    """Return when a partition was copied, as :func:`copied_at`."""
+    """Return when a partition was copied, as :func:`copied_at`.
+
+    A replica that left the ISR when its broker was shut down shows nothing from after that.
+    """
+    if markers.left_isr:
+        return markers.copied_at
     return _copied_at(cluster, markers, markers.last_marker_time)
 
 

@@ -25,7 +25,7 @@ from kforensics.forensics.coordinators.deadlines import (
     is_orphaned,
     partition_copied_at,
 )
-from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -81,12 +81,20 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
         partition: number of the partition of the replica.
         ids: numbers of ids; NONE for one that no coordinator knows, which may have sent some, too.
     """
-    since = cluster.marker_join.by_partition[partition].lagging_since
+    markers, coordinators = cluster.marker_join.by_partition[partition], cluster.coordinators
+    since, last_times, latest = markers.lagging_since, coordinators.ids["last_time"], NEVER
     if since is None or since == NO_TIME:
         return np.full(len(ids), since is not None)
-    # No id is -1, which indexes the NEVER at the end.
-    last_times = np.append(cluster.coordinators.ids["last_time"], NEVER)[ids]
-    went_on: BoolArray = last_times > since - STOPS_TO_FETCH_MS - cluster.rules.clock_skew_ms
+    if markers.left_isr:
+        # A coordinator that was shut down with the replica knows nothing that came later.
+        log_dir = markers.place.log_dir
+        is_other = np.array([history.place.log_dir != log_dir for history in coordinators.histories], bool)
+        last_times = np.where(is_other[coordinators.ids["coordinator"]], last_times, NO_TIME)
+        latest = coordinators.last_record_time[is_other].max(initial=NO_TIME)
+    else:
+        since -= STOPS_TO_FETCH_MS
+    # No id is -1, which indexes the last one.
+    went_on: BoolArray = np.append(last_times, latest)[ids] > since - cluster.rules.clock_skew_ms
     return went_on
 
 
@@ -114,12 +122,28 @@ def _is_in_coordinator_log(
 ) -> BoolArray:
     """Return for which transactions the coordinator's log reaches beyond their last batch."""
     numbers = cluster.coordinators.ids["coordinator"][ids]
+    markers = cluster.marker_join.by_partition[partition]
     is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
-    if cluster.marker_join.by_partition[partition].copied_at != NEVER:
+    if markers.copied_at != NEVER:
         is_stopped[:] = False
     known_until = cluster.coordinators.last_record_time[numbers] - cluster.rules.clock_skew_ms
     reaches: BoolArray = is_stopped[numbers] | (known_until > open_transactions["appended_by"])
+    reaches |= _left_together(cluster, markers, ids) & (open_transactions["first_timestamp"] <= markers.copied_at)
     return reaches
+
+
+def _left_together(cluster: Cluster, markers: PartitionMarkers, ids: IntArray) -> BoolArray:
+    """Return for which ids the coordinator's log left the ISR with a replica, when the broker of both was shut down.
+
+    It lacks no state from before: all replicas in sync have a state before anything follows from it.
+    """
+    log_dir, until = markers.place.log_dir, markers.copied_at
+    together = [
+        markers.left_isr and history.place.log_dir == log_dir and history.known_until >= until
+        for history in cluster.coordinators.histories
+    ]
+    of_ids: BoolArray = np.array(together, bool)[cluster.coordinators.ids["coordinator"][ids]]
+    return of_ids
 
 
 def _has_all_markers(
@@ -137,6 +161,7 @@ def _has_all_markers(
     owed = decided[listed["transaction"][listed["marker_status"] != MarkerStatus.UNSENT]]
     last = cluster.coordinators.ids[ids]
     is_newer = (markers.copied_at == NEVER) | (markers.last_marker_time - rules.clock_skew_ms > last["last_time"])
+    is_newer |= _left_together(cluster, markers, ids)
     unknown = decided[(decided["partitions"] == UNKNOWN_SET) & (decided["marker_epoch"] != NONE)]
     is_listed = is_newer | ~np.isin(open_transactions["producer_id"], unknown["producer_id"])
     since = _times_of_markers(markers.markers, open_transactions["previous_marker"]) - rules.clock_skew_ms

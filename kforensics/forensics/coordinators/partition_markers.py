@@ -22,7 +22,7 @@ from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, Tr
 from kforensics.forensics.partition.blocking_transactions import UNKNOWN, appended_by, hanging_evidence, idle_times
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
-from kforensics.forensics.partition.lagging_replica import lagging_since
+from kforensics.forensics.partition.lagging_replica import lagging_since, left_isr_at
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
@@ -106,7 +106,8 @@ class PartitionMarkers:
         coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
             taken; NEVER if the broker was stopped.
         last_marker_time: time of the last marker of any producer.
-        copied_at: when it was copied, judging by its files; NEVER if the broker was stopped.
+        copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
+            the cluster went on without it.
         kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
         log_start_offset: first visible offset on disk.
         visible_start_offset: its log start offset; with remote storage it may be before the first segment on disk.
@@ -119,6 +120,7 @@ class PartitionMarkers:
         epoch_starts: its leader epochs with their start offsets.
         lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
             if it was in sync at last, or nothing is known.
+        left_isr: whether it lags because its broker was shut down, so that it has all that was there before.
     """
 
     place: Place
@@ -141,6 +143,7 @@ class PartitionMarkers:
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
     lagging_since: int | None = None
+    left_isr: bool = False
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
@@ -148,7 +151,8 @@ class PartitionMarkers:
         markers = _with_written_by(_markers(state))
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lagging = lagging_since(state, newest)
-        copied_at = _copied_at(state, may_lag=lagging is not None)
+        stopped_at = left_isr_at(state, newest)
+        copied_at = _copied_at(state, may_lag=lagging is not None) if stopped_at is None else stopped_at
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         return cls(
             place=state.partition.place,
@@ -158,7 +162,7 @@ class PartitionMarkers:
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             first_time=_first_time(state, markers),
             last_marker_time=newest,
-            coverage_end=_coverage_end(state, newest, copied_at, may_lag=lagging is not None),
+            coverage_end=_coverage_end(state, newest, copied_at, lagging, left_isr=stopped_at is not None),
             copied_at=copied_at,
             kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
@@ -171,6 +175,7 @@ class PartitionMarkers:
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
             lagging_since=lagging,
+            left_isr=stopped_at is not None,
         )
 
     @property
@@ -347,7 +352,7 @@ def _copied_at(state: PartitionState, *, may_lag: bool) -> int:
     return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
-def _coverage_end(state: PartitionState, newest: int, copied_at: int, *, may_lag: bool) -> int:
+def _coverage_end(state: PartitionState, newest: int, copied_at: int, lagging: int | None, *, left_isr: bool) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
@@ -357,7 +362,9 @@ def _coverage_end(state: PartitionState, newest: int, copied_at: int, *, may_lag
     rules = state.rules
     if copied_at == NEVER:
         return NEVER
-    if may_lag:
+    if left_isr:  # all that was decided before had its markers in all replicas in sync
+        return copied_at - rules.clock_skew_ms
+    if lagging is not None:
         return max(newest - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
     is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed

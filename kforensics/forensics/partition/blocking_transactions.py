@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
+from kforensics.forensics.partition.lagging_replica import left_isr_at
 from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -77,14 +78,17 @@ def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
     """Return how many ms have passed since some timestamps, as far as the copy of a partition can show.
 
     A copy taken before the time of evaluation does not contain what was written after it was taken. If the user sets
-    the time of evaluation explicitly, the log counts as complete up to that time.
+    the time of evaluation explicitly, the log counts as complete up to that time. The replica of a broker that was shut
+    down while the cluster went on shows nothing that came later.
 
     Args:
         state: the partition.
         timestamps: one timestamp in ms, or an array of them.
     """
     rules, copied = state.rules, state.partition.taken_ms
-    ages = rules.as_of_ms - timestamps
+    ages, left_isr = rules.as_of_ms - timestamps, left_isr_at(state)
+    if left_isr is not None:
+        return np.minimum(ages, np.maximum(left_isr - timestamps, 0))
     if not rules.is_assumed or copied is None or copied >= rules.as_of_ms:
         return ages
     # A file may have been written to after its modification time was read and before its bytes were copied.

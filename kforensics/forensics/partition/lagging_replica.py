@@ -1,8 +1,9 @@
 """Recognizes replicas that may lack what their leader has, by the metadata of the cluster.
 
 A broker may be at work for days with a replica that does not get on: one that a throttled reassignment fills, or whose
-fetches fail. In such a replica a transaction looks open that has ended long since. Rule: the ISR of a partition,
-``Partition.maybeShrinkIsr``.
+fetches fail. And the cluster goes on while a broker is shut down. In such a replica a transaction looks open that has
+ended long since. Rule: the ISR of a partition, ``Partition.maybeShrinkIsr``,
+``ReplicationControlManager.handleBrokerInControlledShutdown``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["lagging_since", "seen_running"]
+__all__ = ["lagging_since", "lags_at_work", "left_isr_at", "seen_running"]
 
 # How long a broker goes on at most after it has handed over its partitions to shut down.
 SHUTDOWN_MS = 60_000
@@ -19,8 +20,8 @@ SHUTDOWN_MS = 60_000
 def lagging_since(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
     """Return since when a replica may lack what its leader has, in ms.
 
-    A broker that is stopped falls out of sync, too, but its replicas lack nothing that was there then. So what counts
-    is whether it was running after that, and for longer than it takes to shut down if it was shut down.
+    A broker that is shut down falls out of sync, too: its replicas lack nothing that was there then. One that was
+    killed falls out of sync only after it has stopped, when its session times out.
 
     Args:
         state: the replica, with the rules that follow from all settings.
@@ -29,14 +30,42 @@ def lagging_since(state: PartitionState, newest_ms: int = NO_TIME) -> int | None
     Returns:
         The time, NO_TIME if the replica was never seen in sync; None if it does not lag, or nothing is known.
     """
-    place, rules = state.partition.place, state.rules
-    since = rules.out_of_sync_since(place.log_dir, state.partition.topic_id, place.partition)
-    if since is None or since == NO_TIME:
+    since = _out_of_sync_since(state)
+    if since is None or since == NO_TIME or state.partition.log_dir.clean_shutdown:
         return since
-    until, is_stopped = seen_running(state, newest_ms), state.partition.log_dir.clean_shutdown
-    if until is None:
-        return None if is_stopped else since
-    return since if until > since + (SHUTDOWN_MS if is_stopped else 0) else None
+    until = seen_running(state, newest_ms)
+    return since if until is None or until > since else None
+
+
+def lags_at_work(state: PartitionState, newest_ms: int = NO_TIME) -> bool:
+    """Return whether a replica was out of sync while its broker was running, and for longer than a shutdown takes.
+
+    Args:
+        state: the replica, with the rules that follow from all settings.
+        newest_ms: newest time that is known of its markers.
+    """
+    since, is_stopped = lagging_since(state, newest_ms), state.partition.log_dir.clean_shutdown
+    if since is None or since == NO_TIME or not is_stopped:
+        return since is not None
+    until = seen_running(state, newest_ms)
+    return until is not None and until > since + SHUTDOWN_MS
+
+
+def left_isr_at(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
+    """Return when the broker of a replica was shut down, in ms, if others may have gone on; None for other replicas.
+
+    The last replica in sync stays in sync when its broker is shut down.
+
+    Args:
+        state: the replica, with the rules that follow from all settings.
+        newest_ms: newest time that is known of its markers.
+    """
+    return None if lags_at_work(state, newest_ms) else lagging_since(state, newest_ms)
+
+
+def _out_of_sync_since(state: PartitionState) -> int | None:
+    place = state.partition.place
+    return state.rules.out_of_sync_since(place.log_dir, state.partition.topic_id, place.partition)
 
 
 def seen_running(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:

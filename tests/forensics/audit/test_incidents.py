@@ -57,8 +57,8 @@ SCENARIOS: dict[str, list[Expected]] = {
     # late-app wrote output and offsets after the end, and pending-app was open: each id is one incident, wherever it
     # is, on three brokers.
     "consume-transform-produce": [
-        ("stuck-transaction", "critical", 29, "__consumer_offsets-1, output-0 to output-1"),
-        ("stuck-transaction", "critical", 31, "__consumer_offsets-0, output-2"),
+        ("stuck-transaction", "critical", 11, "__consumer_offsets-1, output-0 to output-1"),
+        ("stuck-transaction", "critical", 23, "__consumer_offsets-0, output-2"),
     ],
     # open-first and open-second are in the same partition, but independent.
     "transactions-v2": [

@@ -23,6 +23,8 @@ METADATA = REPLICATION / "broker-1" / "__cluster_metadata-0"
 # A topic of that cluster. Broker 2 was killed, and from this time on it was not in the ISR of partition 0. Broker 1 is
 # never out of sync: it has no replica.
 TOPIC_ID, SINCE = "EJC5W0aMQOq8f7Z7wwYGmw", 1_795_262_959_511
+# Its coordinators' topic.
+COORDINATOR_ID = "LPA4pcdLSrOnCUvBlNmQpg"
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 NOW_MS = SINCE + 2 * HOUR
 START = SINCE - NOW
@@ -63,7 +65,10 @@ def findings_in(path: Path) -> dict[str, Any]:
 
 
 def test_replicas_out_of_sync_are_those_that_the_live_brokers_named() -> None:
-    """All brokers were stopped after they had been asked, which takes them out of sync, too."""
+    """All brokers were stopped after they had been asked, which takes them out of sync, too.
+
+    While no replica is in sync, the last leader lacks nothing.
+    """
     (metadata,) = (one for one in partitions_under(METADATA.parent) if one.name == METADATA.name)
     known = cluster_facts_in(metadata).topics.out_of_sync
     truth = json.loads((REPLICATION / "truth.json").read_text())
@@ -72,7 +77,9 @@ def test_replicas_out_of_sync_are_those_that_the_live_brokers_named() -> None:
     assert any(place["isr"] != place["replicas"] for _, place in places)
     for number, place in places:
         late = {broker for broker, since in known.get((place["topic_id"], number), {}).items() if since < asked}
-        assert late & {*place["replicas"]} == {*place["replicas"]} - {*place["isr"]}
+        not_in_sync = {*place["replicas"]} - {*place["isr"]}
+        assert late <= not_in_sync or not place["isr"]
+        assert len(not_in_sync - late) == (not place["isr"])
 
 
 @pytest.mark.parametrize(("node_id", "worst"), [(1, "critical"), (2, "warning")])
@@ -99,6 +106,64 @@ def test_a_broker_that_fell_out_of_sync_because_it_was_stopped(
     log = f"{DONE}; D 8 0 0-0 @2-2 {at(START - MINUTE)}"
     broker(tmp_path, 2, log, ENDED_SINCE, stopped_ms=stopped_ms)
     assert ("atomicity-marker-missing" in findings_in(tmp_path)) is is_missing
+
+
+def broker_that_left(folder: Path, log: str, later: str) -> Path:
+    """Write broker 2, which was shut down when it fell out of sync, and broker 3, whose coordinator went on.
+
+    Args:
+        folder: where to write them.
+        log: the log of the partition on broker 2.
+        later: what only the coordinator on broker 3 has.
+    """
+    partition = broker(folder / "broker-2", 2, log, FIRST, stopped_ms=SINCE + 20 * SECOND)
+    forge_coordinator(folder / "broker-3", FIRST + later, node_id=3, clean_shutdown=False)
+    shutil.copytree(METADATA, folder / "broker-3" / METADATA.name)
+    keep_times(folder / "broker-3", NOW_MS, NOW_MS)
+    return partition
+
+
+@pytest.mark.parametrize(("decided", "is_missing"), [(BEFORE + MINUTE, True), (START + 2 * SECOND, False)])
+def test_a_coordinator_that_went_on_says_nothing_of_a_replica_that_left(
+    tmp_path: Path, decided: int, *, is_missing: bool
+) -> None:
+    """Its leader may have the markers of what was decided after the shutdown, and all replicas those from before."""
+    broker_that_left(tmp_path, DONE, transaction("t-0", decided))
+    assert ("atomicity-marker-missing" in findings_in(tmp_path)) is is_missing
+
+
+@pytest.mark.parametrize("began", [BEFORE, START - MINUTE])
+def test_what_was_open_when_a_broker_was_shut_down_may_have_ended_since(tmp_path: Path, began: int) -> None:
+    """It was not stuck then if it was young; if it was old, its leader may have its marker."""
+    log = f"{DONE}; D 7 0 1-1 @2-2 T {at(began)}; plain @3-3"
+    partition = broker_that_left(tmp_path, log, transaction("t-0", START + 2 * SECOND))
+    found = findings_in(tmp_path)
+    assert ("lso-stuck" in found) == (began == BEFORE)
+    assert {row["severity"] for row in found.values()} <= {"warning", "info"}
+    text = " ".join(run("lso", partition, "--as-of", str(NOW_MS)).text.split())
+    assert "this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have the marker" in text
+    assert "critical" not in text
+
+
+def test_what_hung_when_a_broker_was_shut_down_hangs_if_its_coordinator_never_came_back(tmp_path: Path) -> None:
+    """Its own coordinator had all that was decided until then."""
+    log = f"{DONE}; D 7 0 1-1 @2-2 T {at(START - MINUTE)}; plain @3-3"
+    broker(tmp_path, 2, log, FIRST + transaction("u-0", START - SECOND), stopped_ms=SINCE + 20 * SECOND)
+    assert findings_in(tmp_path)["txn-hanging"]["severity"] == "critical"
+
+
+def test_a_coordinator_whose_broker_left_does_not_show_that_a_transaction_is_overdue(tmp_path: Path) -> None:
+    ongoing = f"; a Ongoing 7 0 timeout 60000 {{t-0}} t {START - MINUTE}"
+    codes = {"txnlog-ongoing-overdue", "txnlog-prepare-stuck"}
+    for topic_id, is_overdue in ((COORDINATOR_ID, False), (None, True)):
+        folder = tmp_path / str(topic_id)
+        broker(folder, 2, DONE, FIRST + ongoing, stopped_ms=SINCE + 20 * SECOND)
+        if topic_id:
+            written = f"version: 0\ntopic_id: {topic_id}"
+            (folder / "__transaction_state-0" / "partition.metadata").write_text(written)
+            keep_times(folder, SINCE, SINCE + 20 * SECOND)
+        rows = kforensics.audit(str(folder), as_of=NOW_MS).findings.to_pylist()
+        assert bool(codes & {row["code"] for row in rows}) is is_overdue
 
 
 def test_lso_says_that_the_leader_may_have_the_marker(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def _out_of_range(cluster: Cluster, commits: Commits) -> Iterator[PlacedFinding]
 
 
 def _before_start(cluster: Cluster, commits: Commits, offset: OffsetBeforeLog) -> PlacedFinding:
-    (group, topic, partition), commit, log = offset
+    (group, topic, partition), commit, log = offset.key, offset.commit, offset.log
     state, name = commits.states.get(group), partition_name((topic, partition))
     is_used, has_records = bool(state and state.members), log.log_start_offset < log.log_end_offset
     return cluster.at_commit(

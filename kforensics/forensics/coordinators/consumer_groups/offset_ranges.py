@@ -28,11 +28,13 @@ class OffsetBeforeLog(NamedTuple):
         key: group, topic and partition.
         commit: the commit.
         log: the log of the partition.
+        commits_may_lag: whether the log with the commits is out of sync, so that its leader may have a later one.
     """
 
     key: GroupPartition
     commit: Commit
     log: PartitionMarkers
+    commits_may_lag: bool
 
     @property
     def why(self) -> str:
@@ -44,7 +46,7 @@ class OffsetBeforeLog(NamedTuple):
     @property
     def is_certain(self) -> bool:
         """Whether the group cannot have committed again after the partition was copied: its broker was stopped."""
-        return self.log.copied_at == NEVER
+        return self.log.copied_at == NEVER and not self.commits_may_lag
 
 
 class OffsetBeyondLog(NamedTuple):
@@ -96,6 +98,8 @@ class OffsetBeyondLog(NamedTuple):
             return f"its next leader epoch begins at offset {later}, its log was truncated"
         lost = "its log was truncated, the topic created again, or the offset set by a tool"
         if self.is_later:
+            if self.log.left_isr:
+                return "likely its broker was shut down before the commit, and the leader has it"
             return "likely its running broker was copied before the commit"
         return lost if self.is_old else f"{lost}, or it was copied before the commit"
 
@@ -124,4 +128,7 @@ def offset_before_log(cluster: Cluster, commits: Commits, row: int) -> OffsetBef
         row: number of the offset in force.
     """
     key, commit = commits.last.at(row)
-    return OffsetBeforeLog(key, commit, cluster.marker_join.by_partition[cluster.supplied_partitions[key[1:]]])
+    logs, supplied = cluster.marker_join.by_partition, cluster.supplied_partitions
+    own = supplied.get((commits.place.topic or "", commits.place.partition or 0))
+    commits_may_lag = own is not None and logs[own].lagging_since is not None
+    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits_may_lag)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NONE, TopicPartition
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
 from kforensics.forensics.coordinators.record_issues import StateIssue, StateIssueKind
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
@@ -136,9 +136,11 @@ class History:
             missing at any time.
         last_record_time: time of the last record, NO_TIME if there is none.
         records: number of records.
-        is_stopped: whether its broker was shut down cleanly, so that nothing followed.
+        is_stopped: whether its broker was shut down cleanly, and was in sync, so that nothing followed.
         kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
         topic_id: topic id of ``__transaction_state``, None if unknown.
+        known_until: until when it has all that its leader has: NEVER, or since when it is out of sync; a later record
+            that it has shows that it caught up until then.
     """
 
     place: Place
@@ -156,6 +158,7 @@ class History:
     is_stopped: bool = False
     kept_until: int = NO_TIME
     topic_id: str | None = None
+    known_until: int = NEVER
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

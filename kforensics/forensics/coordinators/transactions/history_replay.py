@@ -36,6 +36,7 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
 from kforensics.parsers.format.array_types import IntArray
@@ -215,6 +216,7 @@ class _Replay:
         count, lists = len(self.cache), PartitionLists()
         self._add(self._tracks.finish(count, lists), lists)
         ids = self._tracks.rows(count, self._sets, history_complete=self._is_complete)
+        lagging = lagging_since(state, self._last_record_time)
         uses = [(producer_id, 0, number, *use) for (producer_id, number), use in self._producer_ids.items()]
         return History(
             place=state.partition.place,
@@ -229,9 +231,10 @@ class _Replay:
             coverage_start=self._coverage_start,
             last_record_time=self._last_record_time,
             records=self._records,
-            is_stopped=state.partition.log_dir.clean_shutdown,
+            is_stopped=state.partition.log_dir.clean_shutdown and lagging is None,
             kept_until=state.kept_until(self._last_record_time),
             topic_id=state.partition.topic_id,
+            known_until=NEVER if lagging is None else max(lagging, self._last_record_time),
         )
 
 
