@@ -241,11 +241,11 @@ def _beyond_log(
     cluster: Cluster, commits: Commits, key: GroupPartition, commit: Commit, markers: PartitionMarkers
 ) -> PlacedFinding:
     """Return the finding for an offset beyond the end of the log; copying order does not explain old commits."""
-    beyond = OffsetBeyondLog.of(cluster, key, commit, markers)
+    beyond = OffsetBeyondLog.of(cluster, commits, key, markers)
     if beyond.is_old:
         outcome = f"no, committed {format_duration(beyond.age_ms)} earlier"
     else:
-        outcome = "likely, its broker was running" if beyond.is_later else "possible"
+        outcome = "likely, its broker was running or it is out of sync" if beyond.is_later else "possible"
     return cluster.at_commit(
         commits,
         _position(commit),

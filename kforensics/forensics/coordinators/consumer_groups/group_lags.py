@@ -67,16 +67,16 @@ def lags_of(cluster: Cluster, commits: Commits, group: str) -> Iterator[Partitio
     """
     for key, row in offsets_of(cluster, commits, group):
         commit = commits.last[key]
-        yield PartitionLag(key, commit, {name: row[name] for name in LAG_COLUMNS}, _why(cluster, key, commit, row))
+        yield PartitionLag(key, commit, {name: row[name] for name in LAG_COLUMNS}, _why(cluster, commits, key, row))
 
 
-def _why(cluster: Cluster, key: GroupPartition, commit: Commit, row: Mapping[str, Any]) -> str | None:
+def _why(cluster: Cluster, commits: Commits, key: GroupPartition, row: Mapping[str, Any]) -> str | None:
     """Return why there is no lag, or why it is negative."""
     log = partition_log(cluster, *key[1:])
     if log is None:
         return "the log of the partition is not among the files"
     if row["lag"] < 0:
-        return OffsetBeyondLog.of(cluster, key, commit, log).why
+        return OffsetBeyondLog.of(cluster, commits, key, log).why
     if row["high_watermark_lag"] < 0:
         return OLD_CHECKPOINT
     return BEYOND_STABLE if row["stable_lag"] < 0 else None
@@ -97,5 +97,5 @@ def out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[Off
     for key, row in offsets_of(cluster, commits, group):
         log = partition_log(cluster, *key[1:])
         if log is not None and row["lag"] < 0:
-            beyond = OffsetBeyondLog.of(cluster, key, commits.last[key], log)
+            beyond = OffsetBeyondLog.of(cluster, commits, key, log)
             yield OffsetOutOfRange(*beyond[:2], ResetCause.BEYOND_LOG_END, beyond.why, beyond.is_old)

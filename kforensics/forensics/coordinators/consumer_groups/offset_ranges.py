@@ -14,7 +14,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
-from kforensics.forensics.core.formatting import format_count
+from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 
@@ -57,51 +57,78 @@ class OffsetBeyondLog(NamedTuple):
         commit: the commit.
         log: the log of the partition.
         age_ms: time from the commit to the time of evaluation.
-        is_later: whether the copy of the running broker may be older than the commit.
-        is_old: whether the commit is so old that the order of copying does not explain it.
+        explanation: what explains it, as a clause.
+        is_later: whether the copy of the running broker may be older than the commit, or the log of the commits lacks a
+            later one.
+        is_old: whether neither that nor the order of copying explains it, nor that the topic was created again.
     """
 
     key: GroupPartition
     commit: Commit
     log: PartitionMarkers
     age_ms: int
+    explanation: str
     is_later: bool
     is_old: bool
 
     @classmethod
-    def of(cls, cluster: Cluster, key: GroupPartition, commit: Commit, log: PartitionMarkers) -> OffsetBeyondLog:
+    def of(cls, cluster: Cluster, commits: Commits, key: GroupPartition, log: PartitionMarkers) -> OffsetBeyondLog:
         """Return an offset beyond the end of a log.
 
         Args:
             cluster: the cluster.
+            commits: the commits in its partition of ``__consumer_offsets``.
             key: group, topic and partition.
-            commit: the commit.
             log: the log of the partition.
         """
-        age = cluster.rules.as_of_ms - commit.time
-        is_later = log.coverage_end <= commit.time
-        is_old = commit.time != NO_TIME and age > cluster.rules.max_txn_timeout_ms and not is_later
-        return cls(key, commit, log, age, is_later, is_old)
+        commit = commits.last[key]
+        age, recreated = cluster.rules.as_of_ms - commit.time, _recreated(cluster, commit, log)
+        lacks_commits = _may_lag(cluster, commits)
+        is_later = log.coverage_end <= commit.time or lacks_commits
+        is_unexplained = commit.time != NO_TIME and not is_later and recreated is None
+        is_old = is_unexplained and age > cluster.rules.max_txn_timeout_ms
+        explanation = recreated or _truncated(commit, log) or _unknown(log, lacks_commits, is_later, is_old)
+        return cls(key, commit, log, age, explanation, is_later, is_old)
 
     @property
     def why(self) -> str:
         """What shows it, and what explains it, as a clause."""
-        return f"the partition ends at {self.log.log_end_offset}: {self._explanation}"
+        return f"the partition ends at {self.log.log_end_offset}: {self.explanation}"
 
-    @property
-    def _explanation(self) -> str:
-        topic_ids = self.commit.topic_id, self.log.topic_id
-        if None not in topic_ids and topic_ids[0] != topic_ids[1]:
-            return "it has another topic id than the commit, the topic was deleted and created again"
-        later = next((start for epoch, start in self.log.epoch_starts if epoch > self.commit.leader_epoch), None)
-        if self.commit.leader_epoch != NONE and later is not None and later < self.commit.committed:
-            return f"its next leader epoch begins at offset {later}, its log was truncated"
-        lost = "its log was truncated, the topic created again, or the offset set by a tool"
-        if self.is_later:
-            if self.log.left_isr:
-                return "likely its broker was shut down before the commit, and the leader has it"
-            return "likely its running broker was copied before the commit"
-        return lost if self.is_old else f"{lost}, or it was copied before the commit"
+
+def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str | None:
+    """Return how the topic was created again after a commit, as a clause; None if nothing shows it."""
+    if None not in {commit.topic_id, log.topic_id} and commit.topic_id != log.topic_id:
+        return "it has another topic id than the commit, the topic was deleted and created again"
+    deleted = [one for one in cluster.removed_topics.get(log.name[0], ()) if one > commit.time != NO_TIME]
+    return (
+        f"the topic was deleted at {format_time(deleted[0])}, after the commit, and created again" if deleted else None
+    )
+
+
+def _truncated(commit: Commit, log: PartitionMarkers) -> str | None:
+    later = next((start for epoch, start in log.epoch_starts if epoch > commit.leader_epoch), None)
+    if commit.leader_epoch == NONE or later is None or later >= commit.committed:
+        return None
+    return f"its next leader epoch begins at offset {later}, its log was truncated"
+
+
+def _unknown(log: PartitionMarkers, lacks_commits: bool, is_later: bool, is_old: bool) -> str:
+    """Return what may explain an offset beyond the end of a log that nothing else explains."""
+    if lacks_commits:
+        return "the log of the group's offsets is out of sync, its leader may have a later one"
+    if is_later and log.lagging_since is not None:
+        return "likely its leader has the offset, this replica is out of sync"
+    if is_later:
+        return "likely its running broker was copied before the commit"
+    lost = "its log was truncated, the topic created again, or the offset set by a tool"
+    return lost if is_old else f"{lost}, or it was copied before the commit"
+
+
+def _may_lag(cluster: Cluster, commits: Commits) -> bool:
+    """Return whether a log of commits is out of sync, so that its leader may have later ones."""
+    own = cluster.supplied_partitions.get((commits.place.topic or "", commits.place.partition or 0))
+    return own is not None and cluster.marker_join.by_partition[own].lagging_since is not None
 
 
 def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:
@@ -129,6 +156,4 @@ def offset_before_log(cluster: Cluster, commits: Commits, row: int) -> OffsetBef
     """
     key, commit = commits.last.at(row)
     logs, supplied = cluster.marker_join.by_partition, cluster.supplied_partitions
-    own = supplied.get((commits.place.topic or "", commits.place.partition or 0))
-    commits_may_lag = own is not None and logs[own].lagging_since is not None
-    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits_may_lag)
+    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], _may_lag(cluster, commits))

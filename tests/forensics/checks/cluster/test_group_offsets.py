@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import utime
 from pathlib import Path
 
 import pytest
 
 from kforensics.forensics.coordinators.partition_of import java_hashes
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import (
     SOON,
@@ -143,6 +145,38 @@ def test_an_offset_that_was_committed_after_its_partition_was_copied(taken: int,
     for file in (tmp_path / "in-0").iterdir():
         utime(file, ns=((NOW + (0 if file.suffix == ".log" else taken)) * 1_000_000,) * 2)
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"eos-offset-beyond-log": severity}
+
+
+@pytest.mark.parametrize(("deleted_ms", "severity"), [(NOW - 1, "error"), (NOW + HOUR, "warning")])
+def test_a_topic_that_was_deleted_after_the_commit_has_lost_nothing(
+    deleted_ms: int, severity: str, tmp_path: Path
+) -> None:
+    """It was created again, and the group's offset outlived it."""
+    beyond(tmp_path, 11)
+    cluster = replace(cluster_under(tmp_path, as_of_ms=SOON + HOUR), removed_topics={"in": (deleted_ms,)})
+    ((_, finding),) = found_in(cluster)
+    assert str(finding.severity) == severity
+    said = "the topic was deleted at 2023-11-14 23:13:20 UTC, after the commit, and created again"
+    assert (said in finding.message) == (deleted_ms > NOW)
+
+
+@pytest.mark.parametrize(("lags", "severity"), [("in", "info"), (CONSUMER_OFFSETS, "info"), (None, "error")])
+def test_the_leader_of_a_log_out_of_sync_may_have_what_explains_an_offset(
+    lags: str | None, severity: str, tmp_path: Path
+) -> None:
+    """It has a later commit, or the records up to the offset."""
+    beyond(tmp_path, 11)
+    cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    logs = {
+        number: replace(log, lagging_since=NOW, coverage_end=NOW if lags == "in" else log.coverage_end)
+        if log.name[0] == lags
+        else log
+        for number, log in cluster.marker_join.by_partition.items()
+    }
+    found = found_in(replace(cluster, marker_join=replace(cluster.marker_join, by_partition=logs)))
+    ((_, finding),) = ((place, one) for place, one in found if one.code.name == "eos-offset-beyond-log")
+    assert str(finding.severity) == severity
+    assert ("out of sync" in finding.message) == (lags is not None)
 
 
 @pytest.mark.parametrize("committed", [6, 10])
