@@ -22,6 +22,7 @@ from kforensics.forensics.metadata.topic_metadata import topics_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
+from kforensics.forensics.partition.topic_deletion import Deletion
 from kforensics.forensics.replicas.comparison import (
     Comparison,
     compare_states,
@@ -276,12 +277,14 @@ def replica_findings(comparison: Comparison) -> tuple[Finding, ...]:
     findings = [finding for check in REPLICA_CHECKS for finding in check.findings(comparison)]
     deletion = next((one.state.deletion for one in comparison.replicas if one.state.deletion), None)
     if deletion is not None:
-        findings = [replace(one, severity=Severity.INFO, benign=_with_phrase(one, deletion)) for one in findings]
+        findings = [_limited(one, deletion) for one in findings]
     return tuple(sorted(findings, key=_rank))
 
 
-def _with_phrase(finding: Finding, phrase: str) -> tuple[str, ...]:
-    return (*(other for other in finding.benign if other != phrase), phrase)
+def _limited(finding: Finding, deletion: Deletion) -> Finding:
+    """Return a finding on a replica whose topic was deleted while it was copied."""
+    benign = (*(other for other in finding.benign if other != deletion.phrase), deletion.phrase)
+    return replace(finding, severity=min(finding.severity, deletion.worst), benign=benign)
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, str]:

@@ -28,7 +28,7 @@ from kforensics.forensics.partition.partition_files import (
     Partition,
     is_recreated,
 )
-from kforensics.forensics.partition.topic_deletion import deletion_during_copy
+from kforensics.forensics.partition.topic_deletion import Deletion, deletion_during_copy
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
@@ -287,7 +287,7 @@ class PartitionState:
         return np.concatenate([NO_TRANSACTIONS, *self.transaction_store])
 
     @cached_property
-    def deletion(self) -> str | None:
+    def deletion(self) -> Deletion | None:
         """How the deletion of its topic explains what is missing in its copy; None if it does not."""
         return deletion_during_copy(self.partition, self.rules)
 
@@ -334,7 +334,7 @@ class PartitionState:
         return Finding(
             code=code,
             message=message,
-            severity=severity if self.deletion is None else Severity.INFO,
+            severity=severity if self.deletion is None else min(severity, self.deletion.worst),
             first_offset=first,
             last_offset=last,
             producer_id=producer_id,
@@ -343,7 +343,7 @@ class PartitionState:
             position=at[1] if at and at[0] >= 0 else None,
             evidence=evidence or {},
             exactness=exactness,
-            benign=benign if self.deletion is None else (*benign, self.deletion),
+            benign=benign if self.deletion is None else (*benign, self.deletion.phrase),
             cause=cause,
         )
 

@@ -20,13 +20,22 @@ DELETED, KEPT = "HoJOmO6CS0CQhFOBlkZa7Q", "E9cxC9pbT9qjUe_QvFTLcA"
 DELETED_MS = 1_795_262_898_627
 METADATA = SAMPLES / "deletion" / "broker-1" / "__cluster_metadata-0"
 LOG = {0: "plain @0-4", 5: "D 1 0 0-4 @5-9 T; M 1 0 A 3 @10", 11: "plain @11-14", 15: "plain @15-19"}
+LONGER = LOG | {20: "plain @20-24", 25: "plain @25-29"}
 PHRASE = "topic deleted at 2026-11-21 12:08:18 UTC, before its files were copied or meanwhile: possible"
 
 
-def copied(folder: Path, topic_id: str, *, node_id: int, lost: tuple[int, ...], clean_shutdown: bool = False) -> None:
+def copied(  # what a copy has
+    folder: Path,
+    topic_id: str,
+    *,
+    node_id: int,
+    lost: tuple[int, ...],
+    clean_shutdown: bool = False,
+    log: dict[int, str] = LOG,
+) -> None:
     """Write the log directory of a broker with the metadata log, and a partition that lacks some segments."""
     metadata = {"t-0/partition.metadata": f"version: 0\ntopic_id: {topic_id}".encode()}
-    partition = forge(folder, LOG, node_id=node_id, clean_shutdown=clean_shutdown, replaced=metadata)
+    partition = forge(folder, log, node_id=node_id, clean_shutdown=clean_shutdown, replaced=metadata)
     for base in lost:
         for kind in ("log", "index", "timeindex", "txnindex", "snapshot"):
             file_of(partition, base, kind).unlink(missing_ok=True)
@@ -70,4 +79,32 @@ def test_a_deletion_long_after_the_copy_explains_nothing(tmp_path: Path, later_m
     keep_times(tmp_path, DELETED_MS - later_ms, DELETED_MS - later_ms)
     (partition,) = (one for one in partitions_under(tmp_path) if one.place.topic == "t")
     rules = Rules(DELETED_MS, deleted_topics={DELETED: DELETED_MS})
-    assert (deletion_during_copy(partition, rules) == PHRASE) is explains
+    deletion = deletion_during_copy(partition, rules)
+    assert (deletion is not None and deletion.phrase == PHRASE) is explains
+
+
+VANISHED = ((0, "index"), (11, "log"), (20, "log"))
+
+
+@pytest.mark.parametrize(
+    ("vanished", "clean_shutdown", "worst"),
+    [
+        (VANISHED, False, "warning"),
+        (VANISHED, True, "critical"),
+        (VANISHED[1:], False, "critical"),
+        ((*VANISHED, *((base, kind) for base in (11, 20) for kind in ("index", "timeindex"))), False, "critical"),
+        ((*((base, kind) for base in LONGER for kind in ("index", "timeindex")), (11, "log")), False, "critical"),
+    ],
+    ids=["of all kinds", "broker stopped", "of two segments", "a whole segment", "only logs were copied"],
+)
+def test_files_that_vanish_in_any_order(
+    tmp_path: Path, vanished: tuple[tuple[int, str], ...], *, clean_shutdown: bool, worst: str
+) -> None:
+    """Seen on 3.7.2: the topic was deleted after the metadata log had been copied, while the folder was."""
+    copied(tmp_path, KEPT, node_id=1, lost=(), clean_shutdown=clean_shutdown, log=LONGER)
+    for base, kind in vanished:
+        file_of(tmp_path / "t-0", base, kind).unlink()
+    rows = [row for row in findings_in(tmp_path) if row["code"] == "segment-missing"]
+    assert {row["severity"] for row in rows} == {worst}
+    said = "topic deleted while its files were copied: likely, 3 segments lack"
+    assert all((said in row["benign"]) is (worst == "warning") for row in rows)

@@ -168,7 +168,7 @@ def _by_time(
 ) -> Alignment:
     """Assign each marker to the last end decided before it; of several, the first with the same outcome wins.
 
-    A marker with the other outcome that follows the end may be of a later transaction, if the end's own may be absent.
+    A marker that follows the end may be of a later transaction, if the end's own may be absent.
     An end certainly has no marker only if there are too few of its outcome, wherever they are.
     """
     markers, latest, optional_latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
@@ -178,8 +178,12 @@ def _by_time(
         end = end_of[marker]
         if end < 0:
             continue
-        until = (optional_latest if optional[marker] or not ends.is_required[end] else latest)[end]
-        if outcomes[marker] == ends.outcomes[end] or (markers[end] == NO_MARKER and times[marker] <= until):
+        is_required, is_same = ends.is_required[end], outcomes[marker] == ends.outcomes[end]
+        if is_same:
+            until = FOREVER if is_required else latest[end]
+        else:
+            until = (latest if is_required and not optional[marker] else optional_latest)[end]
+        if times[marker] <= until and (is_same or markers[end] == NO_MARKER):
             markers[end] = marker
     is_missing = np.zeros(len(ends), bool)
     for outcome in (TransactionOutcome.ABORTED, TransactionOutcome.COMMITTED):
