@@ -84,7 +84,7 @@ def answer_groups(
     Raises:
         UsageError: no log of a group coordinator is under the paths, none has the group, or there is no such topic.
     """
-    reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
+    reader = PartitionReader(investigation, on_unreadable)
     everything = [one for one in (*investigation.partitions, *investigation.neighbors) if one.has_log]
     coordinators = _coordinators(investigation)
     if not coordinators and reader.is_complete:

@@ -25,6 +25,7 @@ from kforensics.forensics.coordinators.transactions.id_events import IdEvents, T
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.cluster_tables import ID_EVENTS, NAME_PARTITIONS, TRANSACTIONAL_IDS
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.tables.schemas import Table
@@ -72,7 +73,7 @@ def answer_ids(
     Raises:
         UsageError: no coordinator's log is under the paths, or none has the id.
     """
-    reader = PartitionReader(investigation, on_unreadable, needs_settings=False)
+    reader = PartitionReader(investigation, on_unreadable, needs_settings=request.transactional_id is not None)
     if request.where is not None:
         yield from _partitions_of(reader, request.where)
         return
@@ -95,7 +96,7 @@ def why_unknown_id(investigation: Investigation, transactional_id: str) -> str |
 
 def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdHistory]:
     investigation = reader.investigation
-    by_cluster = defaultdict[str, list[tuple[History, IdEvents]]](list)
+    by_cluster = defaultdict[str, list[tuple[History, IdEvents, int | None]]](list)
     for state in reader.states(coordinators_among(investigation)):
         events = IdEvents(transactional_id)
         try:
@@ -103,22 +104,22 @@ def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[Tr
         except InputError as error:
             reader.skip(error)
         else:
-            by_cluster[investigation.clusters.name_of(state.partition)].append((history, events))
+            by_cluster[investigation.clusters.name_of(state.partition)].append((history, events, lagging_since(state)))
     is_known = False
     for name, replicas in by_cluster.items():
-        workers = workers_among(name for history, _ in replicas for name in history.names)
-        best = {id(history) for history in best_histories(history for history, _ in replicas)}
-        for history, events in replicas:
-            if id(history) in best and transactional_id in history.names:
+        workers = workers_among(name for history, _, _ in replicas for name in history.names)
+        best = {(one.place, one.paths) for one in best_histories(history for history, _, _ in replicas)}
+        for history, events, lagging in replicas:
+            if (history.place, history.paths) in best and transactional_id in history.names:
                 is_known = True
                 naming = id_naming(transactional_id, workers)
                 connector = None
                 if naming is not None and naming.connector is not None:
                     connector = connector_in(reader, name, naming.connector)
                 life = _id_history(transactional_id, history, events)
-                yield replace(life, naming=naming, connector=connector)
+                yield replace(life, naming=naming, connector=connector, lagging_since=lagging)
     if not is_known and reader.is_complete:
-        known = [name for replicas in by_cluster.values() for history, _ in replicas for name in history.names]
+        known = [name for replicas in by_cluster.values() for history, _, _ in replicas for name in history.names]
         raise UsageError(unknown_id(investigation, transactional_id, known))
 
 

@@ -18,6 +18,7 @@ from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.group_lag_text import lag_lines
 from kforensics.render.partition_names import partition_label
+from kforensics.render.partition_text import lagging_lines
 from kforensics.render.screen import Line, Screen
 
 # Groups of a list, which fit a screen of 24 lines with what is said of them; events of a history, members of a group.
@@ -64,6 +65,8 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
     partitions = format_count(answer.coordinators, "partition")
     total = f"{format_count(len(rows), 'group')} in {partitions} of {CONSUMER_OFFSETS}"
     yield Line(f"{total}: {states}" if states else total)
+    if answer.lagging:
+        yield f"  out of sync: {answer.lagging} of these partitions, whose leaders may have later offsets"
     yield from _worst(rows, screen)
     table = FittedTable(GROUP_COLUMNS, screen)
     if ranked:
@@ -130,6 +133,7 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     kind = "classic, without members" if state is None else state.kind
     yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
     yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
+    yield from lagging_lines(story.lagging_since, "later offsets")
     topics = (event.partition[0] for event in story.events if event.partition is not None)
     naming = group_naming(story.group, state, topics)
     if naming is not None:

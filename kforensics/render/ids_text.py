@@ -28,6 +28,7 @@ from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.partition_names import partition_label
+from kforensics.render.partition_text import lagging_lines
 from kforensics.render.screen import Line, Screen
 
 # Values of a setting that are listed.
@@ -161,6 +162,7 @@ def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterat
     state = history.state or ("expired" if history.is_removed else "unreadable")
     yield f"transactional id {printable(history.transactional_id)}: {state}"
     yield f"  coordinator: {partition_label(history.place, 'unknown partition')}"
+    yield from lagging_lines(history.lagging_since, "later records")
     yield from _component_lines(history)
     yield from connector_lines(history.connector, screen)
     limit = screen.shown(LISTED)

@@ -90,7 +90,7 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
     """Return the most complete replica of each partition.
 
-    It is the one with the highest log end offset, then by coverage, offset gaps, whether it is in sync, and log start.
+    It is the one with the highest log end offset, then by offset gaps, whether it is in sync, coverage, and log start.
     """
     best: dict[tuple[str, int], PartitionMarkers] = {}
     for markers in replicas:
@@ -100,40 +100,43 @@ def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers
     return list(best.values())
 
 
-def _completeness(markers: PartitionMarkers) -> tuple[int, int, int, bool, int]:
+def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
     is_in_sync = markers.lagging_since is None
-    return markers.log_end_offset, -markers.coverage_start, -markers.offset_gaps, is_in_sync, -markers.log_start_offset
+    return markers.log_end_offset, -markers.offset_gaps, is_in_sync, -markers.coverage_start, -markers.log_start_offset
 
 
 def best_histories(histories: Iterable[History]) -> list[History]:
     """Return the history of the most complete replica of each coordinator partition.
 
-    It is the one with the newest record, then the one with the most. Of two that are equal, it is the first; if the
-    other one was in sync for longer, the coordinator wrote nothing until then.
+    It is the one with the newest record, then the one with the most, then the one that was in sync for longest.
     """
     best: dict[int | None, History] = {}
     for history in histories:
-        number = history.place.partition
-        other = best.get(number)
+        other = best.get(history.place.partition)
         if other is None or _reach(history) > _reach(other):
-            best[number] = history
-        elif _reach(history) == _reach(other) and history.known_until > other.known_until:
-            best[number] = replace(other, known_until=history.known_until, is_stopped=history.is_stopped)
+            best[history.place.partition] = history
     return list(best.values())
 
 
-def _reach(history: History) -> tuple[int, int]:
-    return history.last_record_time, history.records
+def _reach(history: History) -> tuple[int, int, int]:
+    return history.last_record_time, history.records, history.known_until
 
 
 def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
-    """Return the commits of the most complete replica of each partition of ``__consumer_offsets``, by log end."""
+    """Return the commits of the most complete replica of each partition of ``__consumer_offsets``.
+
+    It is the one with the highest log end offset, then one in sync.
+    """
     best: dict[int | None, Commits] = {}
     for commits in replicas:
         other = best.get(commits.place.partition)
-        if other is None or commits.log_end_offset > other.log_end_offset:
+        if other is None or _extent(commits) > _extent(other):
             best[commits.place.partition] = commits
     return list(best.values())
+
+
+def _extent(commits: Commits) -> tuple[int, bool]:
+    return commits.log_end_offset, commits.lagging_since is None
 
 
 def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of

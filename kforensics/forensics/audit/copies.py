@@ -284,7 +284,7 @@ def replica_findings(comparison: Comparison) -> tuple[Finding, ...]:
 def _limited(finding: Finding, deletion: Deletion) -> Finding:
     """Return a finding on a replica whose topic was deleted while it was copied."""
     benign = (*(other for other in finding.benign if other != deletion.phrase), deletion.phrase)
-    return replace(finding, severity=min(finding.severity, deletion.worst), benign=benign)
+    return replace(finding, severity=deletion.limit(finding.severity, finding.code.name), benign=benign)
 
 
 def _rank(finding: Finding) -> tuple[int, int, str, str]:

@@ -130,7 +130,7 @@ def _completed(
     if is_coordinator(state):
         spill = _RowSpill(COORDINATOR_TRANSACTIONS)
         return replace(cluster_input, history=coordinator_history(state, spill.add)), spill.rows()
-    if state.deletion is not None:  # coordinators owe it no marker, and what it has may be incomplete
+    if state.deletion is not None and state.deletion.is_known:  # coordinators owe it no marker
         return cluster_input, {}
     markers = PartitionMarkers.of(state)
     if not has_coordinators:

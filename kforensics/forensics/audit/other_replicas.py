@@ -21,7 +21,7 @@ from kforensics.parsers.format.array_types import IntArray
 __all__ = ["identity", "replica_findings"]
 
 # What the most complete replica shows of open transactions: how long they have been idle, and between which markers.
-SEEN = ("idle_ms", "previous_marker", "coordinator_epoch", "appended_after", "appended_by", "precedes_damage")
+FROM_BEST = ("idle_ms", "previous_marker", "coordinator_epoch", "appended_after", "appended_by", "last_time")
 
 
 def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Finding]:
@@ -40,13 +40,13 @@ def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Findin
         return []
     best, rows = join.by_partition[number], markers.open_transactions
     in_both, own, of_best = _open_in_both(rows, best.open_transactions)
-    for name in SEEN:
+    for name in FROM_BEST:
         in_both[name] = best.open_transactions[name][of_best]
     rows = np.delete(rows, own)
     ended = join.markers["first_offset"][join.markers["partition"] == number]
     only_here = rows[~(np.isin(rows["first_offset"], ended) | best.has_passed(rows["first_offset"]))]
-    known_there = replace(best, place=markers.place, paths=markers.paths, open_transactions=in_both)
-    findings = _findings_on_open(cluster, number, known_there)
+    as_best_shows = replace(best, place=markers.place, paths=markers.paths, open_transactions=in_both)
+    findings = _findings_on_open(cluster, number, as_best_shows)
     if len(only_here):
         known = {identity(finding) for finding in findings}
         others = _findings_on_open(cluster, number, replace(markers, open_transactions=only_here))

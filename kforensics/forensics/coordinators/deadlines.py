@@ -98,7 +98,8 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
     copied_at: dict[str | None, int] = {}
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        copied_at[log_dir] = max(markers.copied_at, copied_at.get(log_dir, NO_TIME))
+        shown = NEVER if markers.left_by_shutdown else markers.copied_at
+        copied_at[log_dir] = max(shown, copied_at.get(log_dir, NO_TIME))
     times = [copied_at.get(history.place.log_dir, NEVER) for history in cluster.coordinators.histories]
     ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
     known: IntArray = np.minimum(ends, _known_until(cluster))
@@ -121,9 +122,10 @@ def seen_until(cluster: Cluster) -> IntArray:
     running: set[str | None] = set()
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        if markers.copied_at != NEVER:
+        was_stopped = markers.copied_at == NEVER or markers.left_by_shutdown
+        if not was_stopped:
             running.add(log_dir)
-        is_stopped = markers.copied_at == NEVER and _is_evaluated_at_its_copy(cluster, markers)
+        is_stopped = was_stopped and _is_evaluated_at_its_copy(cluster, markers)
         until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     histories = cluster.coordinators.histories
@@ -153,7 +155,7 @@ def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
 
     A replica that left the ISR when its broker was shut down shows nothing from after that.
     """
-    if markers.left_isr:
+    if markers.left_by_shutdown:
         return markers.copied_at
     return _copied_at(cluster, markers, markers.last_marker_time)
 

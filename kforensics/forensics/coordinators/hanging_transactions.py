@@ -26,13 +26,14 @@ from kforensics.forensics.coordinators.deadlines import (
     partition_copied_at,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
-from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
+from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, History
 from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.election import STOPS_TO_FETCH_MS
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "seen_idle_times"]
 
@@ -85,10 +86,9 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
     since, last_times, latest = markers.lagging_since, coordinators.ids["last_time"], NEVER
     if since is None or since == NO_TIME:
         return np.full(len(ids), since is not None)
-    if markers.left_isr:
+    if markers.left_by_shutdown:
         # A coordinator that was shut down with the replica knows nothing that came later.
-        log_dir = markers.place.log_dir
-        is_other = np.array([history.place.log_dir != log_dir for history in coordinators.histories], bool)
+        is_other = np.array([not _is_same_broker(one.place, markers.place) for one in coordinators.histories], bool)
         last_times = np.where(is_other[coordinators.ids["coordinator"]], last_times, NO_TIME)
         latest = coordinators.last_record_time[is_other].max(initial=NO_TIME)
     else:
@@ -104,9 +104,8 @@ def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTra
     What was open in a copy of a running broker may have ended since, however late the copy is evaluated.
     """
     markers = cluster.marker_join.by_partition[partition]
-    last_times = cluster.rules.as_of_ms - open_transactions["idle_ms"]
     until = NEVER if markers.copied_at == NEVER else partition_copied_at(cluster, markers)
-    idle: IntArray = np.minimum(open_transactions["idle_ms"], np.maximum(until - last_times, 0))
+    idle: IntArray = np.minimum(open_transactions["idle_ms"], np.maximum(until - open_transactions["last_time"], 0))
     return idle
 
 
@@ -121,29 +120,41 @@ def _is_in_coordinator_log(
     cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray
 ) -> BoolArray:
     """Return for which transactions the coordinator's log reaches beyond their last batch."""
-    numbers = cluster.coordinators.ids["coordinator"][ids]
+    numbers, rules = cluster.coordinators.ids["coordinator"][ids], cluster.rules
     markers = cluster.marker_join.by_partition[partition]
     is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
     if markers.copied_at != NEVER:
         is_stopped[:] = False
-    known_until = cluster.coordinators.last_record_time[numbers] - cluster.rules.clock_skew_ms
+    known_until = cluster.coordinators.last_record_time[numbers] - rules.clock_skew_ms
     reaches: BoolArray = is_stopped[numbers] | (known_until > open_transactions["appended_by"])
-    reaches |= _left_together(cluster, markers, ids) & (open_transactions["first_timestamp"] <= markers.copied_at)
+    # All replicas in sync have a state before anything follows from it.
+    has_state = [_reaches_shutdown(history, markers, rules.clock_skew_ms) for history in cluster.coordinators.histories]
+    reaches |= np.array(has_state, bool)[numbers] & (open_transactions["first_timestamp"] <= markers.copied_at)
     return reaches
 
 
-def _left_together(cluster: Cluster, markers: PartitionMarkers, ids: IntArray) -> BoolArray:
-    """Return for which ids the coordinator's log left the ISR with a replica, when the broker of both was shut down.
+def _reaches_shutdown(history: History, markers: PartitionMarkers, skew_ms: int) -> bool:
+    """Return whether the log of a coordinator has all that was there when the broker of a replica was shut down."""
+    is_complete = history.is_stopped or history.known_until != NEVER
+    return markers.left_by_shutdown and is_complete and history.known_until >= markers.copied_at - skew_ms
 
-    It lacks no state from before: all replicas in sync have a state before anything follows from it.
-    """
-    log_dir, until = markers.place.log_dir, markers.copied_at
+
+def _left_together(cluster: Cluster, markers: PartitionMarkers, ids: IntArray) -> BoolArray:
+    """Return for which ids the coordinator's log is of the broker of a replica, and so ends with its shutdown, too."""
     together = [
-        markers.left_isr and history.place.log_dir == log_dir and history.known_until >= until
+        _is_same_broker(history.place, markers.place)
+        and _reaches_shutdown(history, markers, cluster.rules.clock_skew_ms)
         for history in cluster.coordinators.histories
     ]
     of_ids: BoolArray = np.array(together, bool)[cluster.coordinators.ids["coordinator"][ids]]
     return of_ids
+
+
+def _is_same_broker(one: Place, other: Place) -> bool:
+    """Return whether two logs are of one broker, which may have several log directories."""
+    if one.broker_id is None or other.broker_id is None:
+        return one.log_dir == other.log_dir
+    return one.broker_id == other.broker_id
 
 
 def _has_all_markers(

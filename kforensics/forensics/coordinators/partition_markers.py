@@ -19,10 +19,16 @@ from kforensics.forensics.core.packed_rows import (
 )
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
-from kforensics.forensics.partition.blocking_transactions import UNKNOWN, appended_by, hanging_evidence, idle_times
+from kforensics.forensics.partition.blocking_transactions import (
+    UNKNOWN,
+    appended_by,
+    elapsed_since,
+    hanging_evidence,
+    last_times,
+)
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
-from kforensics.forensics.partition.lagging_replica import lagging_since, left_isr_at
+from kforensics.forensics.partition.lagging_replica import lagging_since, shut_down_at
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
@@ -72,7 +78,8 @@ OPEN_TRANSACTION = np.dtype(
         ("first_offset", "i8"),
         ("last_offset", "i8"),
         ("first_timestamp", "i8"),
-        ("idle_ms", "i8"),  # time since its last batch
+        ("last_time", "i8"),  # time of its last batch, no earlier than the marker before it
+        ("idle_ms", "i8"),  # how long it had been idle, as far as the copy shows
         ("previous_marker", "i8"),  # offset of the last marker of its producer before it; -1 if there is none
         ("coordinator_epoch", "i4"),  # of that marker
         ("appended_after", "i8"),  # time of the last marker, of any producer, before it; NO_TIME if there is none
@@ -120,7 +127,7 @@ class PartitionMarkers:
         epoch_starts: its leader epochs with their start offsets.
         lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
             if it was in sync at last, or nothing is known.
-        left_isr: whether it lags because its broker was shut down, so that it has all that was there before.
+        left_by_shutdown: whether it lags because its broker was shut down, so that it has all that was there before.
     """
 
     place: Place
@@ -143,7 +150,7 @@ class PartitionMarkers:
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
     lagging_since: int | None = None
-    left_isr: bool = False
+    left_by_shutdown: bool = False
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
@@ -151,7 +158,7 @@ class PartitionMarkers:
         markers = _with_written_by(_markers(state))
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lagging = lagging_since(state, newest)
-        stopped_at = left_isr_at(state, newest)
+        stopped_at = shut_down_at(state, newest)
         copied_at = _copied_at(state, may_lag=lagging is not None) if stopped_at is None else stopped_at
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         return cls(
@@ -162,7 +169,7 @@ class PartitionMarkers:
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             first_time=_first_time(state, markers),
             last_marker_time=newest,
-            coverage_end=_coverage_end(state, newest, copied_at, lagging, left_isr=stopped_at is not None),
+            coverage_end=_coverage_end(state, newest, copied_at, lagging, left_by_shutdown=stopped_at is not None),
             copied_at=copied_at,
             kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
@@ -175,7 +182,7 @@ class PartitionMarkers:
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
             lagging_since=lagging,
-            left_isr=stopped_at is not None,
+            left_by_shutdown=stopped_at is not None,
         )
 
     @property
@@ -352,7 +359,9 @@ def _copied_at(state: PartitionState, *, may_lag: bool) -> int:
     return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
-def _coverage_end(state: PartitionState, newest: int, copied_at: int, lagging: int | None, *, left_isr: bool) -> int:
+def _coverage_end(
+    state: PartitionState, newest: int, copied_at: int, lagging: int | None, *, left_by_shutdown: bool
+) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
@@ -362,7 +371,7 @@ def _coverage_end(state: PartitionState, newest: int, copied_at: int, lagging: i
     rules = state.rules
     if copied_at == NEVER:
         return NEVER
-    if left_isr:  # all that was decided before had its markers in all replicas in sync
+    if left_by_shutdown:  # all that was decided before had its markers in all replicas in sync
         return copied_at - rules.clock_skew_ms
     if lagging is not None:
         return max(newest - rules.clock_skew_ms, NO_TIME)
@@ -376,7 +385,8 @@ def _open_transactions(state: PartitionState, markers: StructRows) -> OpenTransa
     rows = np.empty(len(transactions), OPEN_TRANSACTION)
     for name in TRANSACTION_FIELDS:
         rows[name] = transactions[name]
-    rows["idle_ms"] = idle_times(state, transactions)[0]
+    rows["last_time"], _ = last_times(state, transactions)
+    rows["idle_ms"] = elapsed_since(state, rows["last_time"])
     evidence = hanging_evidence(state, transactions)
     rows["previous_marker"] = evidence["marker_offset"]
     rows["coordinator_epoch"] = evidence["coordinator_epoch"]

@@ -200,7 +200,7 @@ class CoordinatorRemedies:
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         name = cluster.coordinators.name(int(ids[0]))
         if is_awaited(cluster, partition, transaction, ids)[0]:
-            began = self._later_begin(int(ids[0]), idle_ms)
+            began = self._later_begin(int(ids[0]), int(transaction["last_time"][0]))
             if not (lags and began):  # a replica that lags does not have the data of this transaction yet
                 return self._awaited(int(ids[0]))._replace(began=began)
         elif hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
@@ -256,10 +256,10 @@ class CoordinatorRemedies:
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
 
-    def _later_begin(self, number: int, idle_ms: int) -> int | None:
+    def _later_begin(self, number: int, last_time: int) -> int | None:
         """Return when the transaction of an id began, if that is after the timestamp of its last batch."""
         start, rules = int(self.cluster.coordinators.ids[number]["start"]), self.cluster.rules
-        is_later = start != NO_TIME and start - rules.clock_skew_ms > rules.as_of_ms - idle_ms
+        is_later = start != NO_TIME and start - rules.clock_skew_ms > last_time
         return start if is_later else None
 
     def _copied_at(self, number: int) -> int:

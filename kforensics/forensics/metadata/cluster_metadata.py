@@ -306,9 +306,11 @@ class LeadershipReader:
 def _out_of_sync(registration: Registration, changes: Mapping[int, SyncChange]) -> dict[int, int]:
     """Return since when replicas are out of sync, in ms, by broker; NO_TIME if they were never seen in sync.
 
-    While none is in sync, the last leader lacks nothing that another one has.
+    While none is in sync, eligible leader replicas lack nothing that was committed, or else the last leader.
     """
-    brokers = {*registration.replicas, *changes} - {*(registration.in_sync or (registration.last_leader,))}
+    brokers = {*registration.replicas, *changes} - {
+        *(registration.in_sync or registration.eligible or (registration.last_leader,))
+    }
     return {
         broker: changes[broker].timestamp if broker in changes and not changes[broker].is_added else NO_TIME
         for broker in sorted(brokers)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
-from kforensics.forensics.partition.lagging_replica import left_isr_at
+from kforensics.forensics.partition.lagging_replica import shut_down_at
 from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -26,6 +26,7 @@ __all__ = [
     "hanging_evidence",
     "idle_times",
     "is_surely_idle",
+    "last_times",
 ]
 
 # A time that nothing shows: later than any.
@@ -86,17 +87,17 @@ def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
         timestamps: one timestamp in ms, or an array of them.
     """
     rules, copied = state.rules, state.partition.taken_ms
-    ages, left_isr = rules.as_of_ms - timestamps, left_isr_at(state)
-    if left_isr is not None:
-        return np.minimum(ages, np.maximum(left_isr - timestamps, 0))
+    ages, shut_down = rules.as_of_ms - timestamps, shut_down_at(state)
+    if shut_down is not None:
+        return np.minimum(ages, np.maximum(shut_down - timestamps, 0))
     if not rules.is_assumed or copied is None or copied >= rules.as_of_ms:
         return ages
     # A file may have been written to after its modification time was read and before its bytes were copied.
     return np.minimum(ages, np.maximum(copied - timestamps, 0))
 
 
-def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:
-    """Return the idle time of each transaction, and whether it follows from a marker rather than from its own batches.
+def last_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:
+    """Return the time of the last batch of each transaction, and whether a marker before it shows it, not the batch.
 
     A client may write timestamps that are long past, but the last batch of a transaction is no older than any marker
     before it in the log. A batch without a timestamp counts as new, as it does for a broker.
@@ -104,7 +105,16 @@ def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[I
     own = np.where(transactions["last_timestamp"] > 0, transactions["last_timestamp"], state.rules.as_of_ms)
     marker = marker_times(state, transactions["last_offset"])
     implied = marker > own + state.rules.clock_skew_ms
-    return elapsed_since(state, np.where(implied, marker, own)), implied
+    return np.where(implied, marker, own), implied
+
+
+def idle_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:
+    """Return the idle time of each transaction, and whether it follows from a marker rather than from its own batches.
+
+    It counts from the time that :func:`last_times` returns.
+    """
+    times, implied = last_times(state, transactions)
+    return elapsed_since(state, times), implied
 
 
 def begin_times(state: PartitionState, transactions: TransactionArray) -> IntArray:

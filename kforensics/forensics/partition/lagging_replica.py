@@ -11,7 +11,7 @@ from __future__ import annotations
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["lagging_since", "lags_at_work", "left_isr_at", "seen_running"]
+__all__ = ["lagging_since", "lags_at_work", "seen_running", "shut_down_at"]
 
 # How long a broker goes on at most after it has handed over its partitions to shut down.
 SHUTDOWN_MS = 60_000
@@ -51,7 +51,7 @@ def lags_at_work(state: PartitionState, newest_ms: int = NO_TIME) -> bool:
     return until is not None and until > since + SHUTDOWN_MS
 
 
-def left_isr_at(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
+def shut_down_at(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
     """Return when the broker of a replica was shut down, in ms, if others may have gone on; None for other replicas.
 
     The last replica in sync stays in sync when its broker is shut down.

@@ -334,7 +334,7 @@ class PartitionState:
         return Finding(
             code=code,
             message=message,
-            severity=severity if self.deletion is None else min(severity, self.deletion.worst),
+            severity=severity if self.deletion is None else self.deletion.limit(severity, code.name),
             first_offset=first,
             last_offset=last,
             producer_id=producer_id,

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.core.formatting import format_count, format_time
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.rules import COPY_MS, Rules
 from kforensics.forensics.partition.partition_files import CLEANER, Partition
 
@@ -20,6 +20,8 @@ __all__ = ["Deletion", "deletion_during_copy"]
 OF_SEGMENT = frozenset({"log", "index", "timeindex"})
 # Those that retention was deleting are no longer among the segments; the first one after them may be incomplete.
 SEVERAL = 3
+# Codes of findings that missing files explain.
+OF_MISSING_FILES = frozenset({"segment-missing", "replica-divergence", "replica-txn-state-divergence"})
 
 
 class Deletion(NamedTuple):
@@ -27,11 +29,23 @@ class Deletion(NamedTuple):
 
     Attributes:
         phrase: what shows it, as a phrase.
-        worst: the worst severity that a finding on such a copy can have.
+        is_known: whether the metadata log shows it, so that nothing in the copy matters any more. Otherwise it is only
+            likely, and explains that files are missing.
     """
 
     phrase: str
-    worst: Severity
+    is_known: bool
+
+    def limit(self, severity: Severity, code: str) -> Severity:
+        """Return the severity of a finding on such a copy.
+
+        Args:
+            severity: its severity without that.
+            code: its code.
+        """
+        if self.is_known:
+            return Severity.INFO
+        return min(severity, Severity.WARNING) if code in OF_MISSING_FILES else severity
 
 
 def deletion_during_copy(partition: Partition, rules: Rules) -> Deletion | None:
@@ -45,22 +59,25 @@ def deletion_during_copy(partition: Partition, rules: Rules) -> Deletion | None:
     taken = partition.taken_ms
     if deleted is not None and taken is not None and deleted - taken <= COPY_MS:
         when = f"topic deleted at {format_time(deleted)}, before its files were copied or meanwhile: possible"
-        return Deletion(when, Severity.INFO)
+        return Deletion(when, is_known=True)
+    # A metadata log that goes on shows a deletion; a controller writes to it all the time.
+    known_until = max(rules.running_until.values(), default=None)
+    if taken is None or (known_until is not None and known_until > taken + COPY_MS):
+        return None
     incomplete = _incomplete_segments(partition)
-    if incomplete < SEVERAL or taken is None:
+    if incomplete < SEVERAL:
         return None
     return Deletion(
-        f"topic deleted while its files were copied: likely, {format_count(incomplete, 'segment')} lack some of their "
-        "files, in the middle of the log, too",
-        Severity.WARNING,
+        f"topic deleted while its files were copied, or files lost on the disk: likely, {incomplete} segments lack "
+        "some of their files, in the middle of the log, too",
+        is_known=False,
     )
 
 
 def _incomplete_segments(partition: Partition) -> int:
     """Return how many segments lack some of their files; 0 if none in the middle of the log lacks its log.
 
-    A cleaner, too, takes logs from the middle, one after the other. Of a folder that is not that of a broker, only some
-    kinds of files may have been copied.
+    A cleaner, too, takes logs from the middle, one after the other.
     """
     if not partition.segments or not partition.log_dir.checkpoints or partition.checkpoint(CLEANER) is not None:
         return 0
@@ -70,6 +87,7 @@ def _incomplete_segments(partition: Partition) -> int:
     for kind, bases in (("index", partition.indexes), ("timeindex", partition.time_indexes)):
         for base in bases:
             kinds[base].add(kind)
+    usual = OF_SEGMENT & {kind for present in kinds.values() for kind in present}  # some kinds may not have been copied
     first, last = (partition.segments[number].base_offset or 0 for number in (0, -1))
     lacks_log = any(first < base < last and "log" not in present for base, present in kinds.items())
-    return sum(not present >= OF_SEGMENT for base, present in kinds.items() if first <= base < last) if lacks_log else 0
+    return sum(not present >= usual for base, present in kinds.items() if first <= base < last) if lacks_log else 0

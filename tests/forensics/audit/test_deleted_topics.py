@@ -106,5 +106,5 @@ def test_files_that_vanish_in_any_order(
         file_of(tmp_path / "t-0", base, kind).unlink()
     rows = [row for row in findings_in(tmp_path) if row["code"] == "segment-missing"]
     assert {row["severity"] for row in rows} == {worst}
-    said = "topic deleted while its files were copied: likely, 3 segments lack"
+    said = "topic deleted while its files were copied, or files lost on the disk: likely, 3 segments lack"
     assert all((said in row["benign"]) is (worst == "warning") for row in rows)

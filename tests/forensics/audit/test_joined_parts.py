@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.joined_part import input_logs, input_rows
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
-from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.audit.deferred_verdicts import (
     ClusterInput,
     in_parts,
@@ -25,6 +25,7 @@ from kforensics.forensics.audit.deferred_verdicts import (
 from kforensics.forensics.audit.joined_parts import JoinedPart, join_part
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf, producer_part
+from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.random_clusters import story
@@ -75,9 +76,17 @@ def contents_of(results: Iterable[PartitionResult]) -> Counter[str]:
     return Counter(repr((rows.table.name, row)) for result in results for rows in result.rows.values() for row in rows)
 
 
+def known_rules(folder: Path, as_of_ms: int) -> Rules:
+    """Return the limits that the files under a folder show, and which replicas are out of sync."""
+    partitions = partitions_under(folder)
+    evidence = [one for partition in partitions if (one := setting_evidence(partition, as_of_ms))]
+    members = map(PartitionMembership.of, partitions)
+    return rules_by_evidence(Rules(as_of_ms), (), evidence, members, Clusters.of(partitions))
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_real_clusters_in_any_number_of_parts(scenario: str) -> None:
-    rules = Rules(1_795_264_200_000)
+    rules = known_rules(SAMPLES / scenario, 1_795_264_200_000)
     for inputs in inputs_of(SAMPLES / scenario, rules).values():
         expected = contents_of(resolve_deferred(inputs, rules))
         for parts in (1, 3, 40):

@@ -14,7 +14,7 @@ import kforensics
 from kforensics.forensics.metadata.cluster_settings import cluster_facts_in
 from tests.command import run
 from tests.forensics.batch_notation import NOW
-from tests.forensics.coordinators.clusters import at, forge_coordinator
+from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
 from tests.forensics.forge import forge, keep_times
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
@@ -194,6 +194,40 @@ def test_what_a_lagging_replica_shows_is_not_all(
     expected = f"  this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have {lacking}\n"
     assert (expected in run(*command, partition).text) == (node_id == 2)
     assert "out of sync" not in run("explain", "--offset", "0", partition).text
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_groups_say_that_the_leader_may_have_later_offsets(tmp_path: Path, node_id: int) -> None:
+    """An offset beyond the log end may then be one that the group has replaced."""
+    broker(tmp_path, node_id, DONE, FIRST)
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
+    log = f"plain @0-0 {at(BEFORE)}"
+    forge_offsets(tmp_path, log, {0: ("g", "t-0", 9)}, node_id=node_id, clean_shutdown=False, replaced=metadata)
+    keep_times(tmp_path, NOW_MS, NOW_MS)
+    as_of = ("--as-of", str(NOW_MS))
+    listed, shown = run("groups", *as_of, tmp_path).text, run("groups", *as_of, "--group", "g", tmp_path).text
+    lags = node_id == 2
+    assert ("\n  out of sync: 1 of these partitions, whose leaders may have later offsets\n" in listed) is lags
+    assert (
+        "\n  this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have later" in shown
+    ) is lags
+    rows = kforensics.audit(str(tmp_path), as_of=NOW_MS).findings.to_pylist()
+    (beyond,) = (row for row in rows if row["code"] == "eos-offset-beyond-log")
+    assert beyond["severity"] == ("info" if lags else "error")
+    why = "the log of the group's offsets is out of sync" if lags else "its log was truncated"
+    assert why in beyond["message"]
+    assert why in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_an_id_has_a_coordinator_whose_leader_may_have_later_records(tmp_path: Path, node_id: int) -> None:
+    broker(tmp_path, node_id, DONE, FIRST)
+    topic_id = f"version: 0\ntopic_id: {COORDINATOR_ID}"
+    (tmp_path / "__transaction_state-0" / "partition.metadata").write_text(topic_id)
+    keep_times(tmp_path, NOW_MS, NOW_MS)
+    text = run("ids", "--transactional-id", "a", tmp_path).text
+    said = "\n  this replica has been out of sync since 2026-11-21 12:09:19 UTC: its leader may have later records\n"
+    assert (said in text) == (node_id == 2)
 
 
 def test_a_later_transaction_does_not_date_data_that_its_replica_has_fetched_late(tmp_path: Path) -> None:

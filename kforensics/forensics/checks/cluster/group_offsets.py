@@ -245,13 +245,13 @@ def _beyond_log(
     if beyond.is_old:
         outcome = f"no, committed {format_duration(beyond.age_ms)} earlier"
     else:
-        outcome = "likely, its broker was running or it is out of sync" if beyond.is_later else "possible"
+        outcome = "likely" if beyond.may_be_outdated else "possible"
     return cluster.at_commit(
         commits,
         _position(commit),
         CODES["eos-offset-beyond-log"],
         f"The offset of {_owner(key)} is {commit.committed}, but {beyond.why}.",
-        severity=None if beyond.is_old else Severity.INFO if beyond.is_later else Severity.WARNING,
+        severity=None if beyond.is_old else Severity.INFO if beyond.may_be_outdated else Severity.WARNING,
         evidence={
             "group": key[0],
             "partition": partition_name(key[1:]),
@@ -260,7 +260,7 @@ def _beyond_log(
         },
         exactness=Exactness.EXACT if beyond.is_old else Exactness.APPROXIMATE,
         benign=(
-            f"partition copied before the commit: {outcome}",
+            f"partition from before the commit, or offsets from before a later one: {outcome}",
             "log truncated after an unclean election, topic recreated, offset set by an operator: possible",
         ),
     )

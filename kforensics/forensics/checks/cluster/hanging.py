@@ -16,7 +16,11 @@ from kforensics.forensics.checks.partition import open_transactions, transaction
 from kforensics.forensics.coordinators.absorbed_data import own_commit
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
 from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
-from kforensics.forensics.coordinators.hanging_transactions import hanging_transactions, seen_idle_times
+from kforensics.forensics.coordinators.hanging_transactions import (
+    hanging_transactions,
+    may_lack_markers,
+    seen_idle_times,
+)
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
@@ -81,7 +85,7 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
 def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     captured = {history.place.partition for history in cluster.coordinators.histories}
     count = cluster.partition_count
-    lags = cluster.marker_join.by_partition[partition].lagging_since is not None
+    lags = bool(may_lack_markers(cluster, partition, np.array([NONE]))[0])
     has_all = cluster.has_all_coordinators and not lags
     return cluster.at_partition(
         partition,

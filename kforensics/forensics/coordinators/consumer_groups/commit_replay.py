@@ -33,6 +33,7 @@ from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.partition.lagging_replica import lagging_since, shut_down_at
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
@@ -203,6 +204,8 @@ class _Replay:
             states=self.groups.last,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
+            lagging_since=lagging_since(state),
+            left_by_shutdown=shut_down_at(state) is not None,
         )
 
     def _pending_groups(self, keys: Sequence[GroupPartition]) -> dict[int, tuple[str, ...]]:

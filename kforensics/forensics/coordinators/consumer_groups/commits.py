@@ -198,6 +198,9 @@ class Commits:
         states: the last state of each group with records of its own.
         log_end_offset: log end offset of the partition.
         is_whole: whether the whole log can be read.
+        lagging_since: since when its leader may have later offsets, in ms, NO_TIME if it may always have; None if it
+            was in sync at last, or nothing is known.
+        left_by_shutdown: whether that is when its broker was shut down, so that it has all that was there before.
     """
 
     place: Place
@@ -213,3 +216,5 @@ class Commits:
     states: Mapping[str, GroupState] = field(default_factory=dict)
     log_end_offset: int = 0
     is_whole: bool = True
+    lagging_since: int | None = None
+    left_by_shutdown: bool = False

@@ -208,6 +208,7 @@ class GroupStory:
         state: its last state, None if it has no records of its own: its offsets were committed without members.
         events: its events, in the order of the log.
         connector: what is known about the sink connector whose group it is; None if nothing is.
+        lagging_since: as that of its commits.
     """
 
     group: str
@@ -216,6 +217,7 @@ class GroupStory:
     state: GroupState | None
     events: tuple[GroupEvent, ...]
     connector: Connector | None = None
+    lagging_since: int | None = None
 
     @property
     def rows(self) -> Iterator[Rows]:
@@ -267,7 +269,8 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: GroupEve
     resets = events.with_effective_offsets([*_resets(cluster, commits, group), *_regressions(cluster, commits, group)])
     together = sorted([*resets, *events.finish()], key=lambda event: event.order)
     story = (*together, *_at_the_end(cluster, commits, group))
-    return GroupStory(group, commits.place, commits.paths, commits.states.get(group), story)
+    state, lagging = commits.states.get(group), commits.lagging_since
+    return GroupStory(group, commits.place, commits.paths, state, story, lagging_since=lagging)
 
 
 def with_deliveries(

@@ -149,12 +149,14 @@ class GroupList:
         coordinators: how many partitions of ``__consumer_offsets`` are available.
         parts: rows of the table ``groups``, by coordinator partition.
         is_counted: whether the resets of all groups are counted; there may be too many to keep.
+        lagging: how many of these partitions are out of sync, so that their leaders may have later offsets.
     """
 
     cluster: str
     coordinators: int
     parts: tuple[Rows, ...]
     is_counted: bool = True
+    lagging: int = 0
 
     @property
     def rows(self) -> Iterator[Rows]:
@@ -171,7 +173,8 @@ def group_rows(cluster: Cluster, partitions: Collection[TopicPartition] | None =
     """
     parts = tuple(_group_part(cluster, commits, partitions) for commits in cluster.commits)
     is_counted = all(commits.reset_count <= MOST for commits in cluster.commits)
-    return GroupList("", len(cluster.commits), tuple(part for part in parts if len(part)), is_counted)
+    lagging = sum(commits.lagging_since is not None for commits in cluster.commits)
+    return GroupList("", len(cluster.commits), tuple(part for part in parts if len(part)), is_counted, lagging)
 
 
 class _Offsets:

@@ -58,7 +58,7 @@ class OffsetBeyondLog(NamedTuple):
         log: the log of the partition.
         age_ms: time from the commit to the time of evaluation.
         explanation: what explains it, as a clause.
-        is_later: whether the copy of the running broker may be older than the commit, or the log of the commits lacks a
+        may_be_outdated: whether the partition may have reached it after its copy, or the log of the commits may lack a
             later one.
         is_old: whether neither that nor the order of copying explains it, nor that the topic was created again.
     """
@@ -68,7 +68,7 @@ class OffsetBeyondLog(NamedTuple):
     log: PartitionMarkers
     age_ms: int
     explanation: str
-    is_later: bool
+    may_be_outdated: bool
     is_old: bool
 
     @classmethod
@@ -82,13 +82,14 @@ class OffsetBeyondLog(NamedTuple):
             log: the log of the partition.
         """
         commit = commits.last[key]
-        age, recreated = cluster.rules.as_of_ms - commit.time, _recreated(cluster, commit, log)
-        lacks_commits = _may_lag(cluster, commits)
-        is_later = log.coverage_end <= commit.time or lacks_commits
-        is_unexplained = commit.time != NO_TIME and not is_later and recreated is None
+        until = min(log.copied_at, cluster.rules.as_of_ms) if log.left_by_shutdown else cluster.rules.as_of_ms
+        age, recreated = until - commit.time, _recreated(cluster, commit, log)
+        lacks_commits = _lacks_commits(commits, log)
+        may_be_outdated = log.coverage_end <= commit.time or lacks_commits
+        is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
         is_old = is_unexplained and age > cluster.rules.max_txn_timeout_ms
-        explanation = recreated or _truncated(commit, log) or _unknown(log, lacks_commits, is_later, is_old)
-        return cls(key, commit, log, age, explanation, is_later, is_old)
+        explanation = recreated or _truncated(commit, log) or _unknown(log, lacks_commits, may_be_outdated, is_old)
+        return cls(key, commit, log, age, explanation, may_be_outdated, is_old)
 
     @property
     def why(self) -> str:
@@ -96,11 +97,23 @@ class OffsetBeyondLog(NamedTuple):
         return f"the partition ends at {self.log.log_end_offset}: {self.explanation}"
 
 
+def _lacks_commits(commits: Commits, log: PartitionMarkers) -> bool:
+    """Return whether a later commit than those in a log may explain an offset: one from before the end of a partition.
+
+    What left the ISR with the partition, or later, has all commits from before.
+    """
+    if commits.lagging_since is None:
+        return False
+    return not (commits.left_by_shutdown and log.left_by_shutdown and commits.lagging_since >= log.copied_at)
+
+
 def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str | None:
     """Return how the topic was created again after a commit, as a clause; None if nothing shows it."""
-    if None not in {commit.topic_id, log.topic_id} and commit.topic_id != log.topic_id:
-        return "it has another topic id than the commit, the topic was deleted and created again"
-    deleted = [one for one in cluster.removed_topics.get(log.name[0], ()) if one > commit.time != NO_TIME]
+    if None not in {commit.topic_id, log.topic_id}:
+        is_same = commit.topic_id == log.topic_id
+        return None if is_same else "it has another topic id than the commit, the topic was deleted and created again"
+    since = commit.time - cluster.rules.clock_skew_ms
+    deleted = [one for one in cluster.removed_topics.get(log.name[0], ()) if one >= since and commit.time != NO_TIME]
     return (
         f"the topic was deleted at {format_time(deleted[0])}, after the commit, and created again" if deleted else None
     )
@@ -113,22 +126,16 @@ def _truncated(commit: Commit, log: PartitionMarkers) -> str | None:
     return f"its next leader epoch begins at offset {later}, its log was truncated"
 
 
-def _unknown(log: PartitionMarkers, lacks_commits: bool, is_later: bool, is_old: bool) -> str:
+def _unknown(log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, is_old: bool) -> str:
     """Return what may explain an offset beyond the end of a log that nothing else explains."""
     if lacks_commits:
         return "the log of the group's offsets is out of sync, its leader may have a later one"
-    if is_later and log.lagging_since is not None:
+    if may_be_outdated and log.lagging_since is not None:
         return "likely its leader has the offset, this replica is out of sync"
-    if is_later:
+    if may_be_outdated:
         return "likely its running broker was copied before the commit"
     lost = "its log was truncated, the topic created again, or the offset set by a tool"
     return lost if is_old else f"{lost}, or it was copied before the commit"
-
-
-def _may_lag(cluster: Cluster, commits: Commits) -> bool:
-    """Return whether a log of commits is out of sync, so that its leader may have later ones."""
-    own = cluster.supplied_partitions.get((commits.place.topic or "", commits.place.partition or 0))
-    return own is not None and cluster.marker_join.by_partition[own].lagging_since is not None
 
 
 def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:
@@ -156,4 +163,4 @@ def offset_before_log(cluster: Cluster, commits: Commits, row: int) -> OffsetBef
     """
     key, commit = commits.last.at(row)
     logs, supplied = cluster.marker_join.by_partition, cluster.supplied_partitions
-    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], _may_lag(cluster, commits))
+    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits.lagging_since is not None)

@@ -124,6 +124,8 @@ class TransactionalIdHistory:
         events: what happened to it, in the order of the log.
         naming: the component that its name looks like, None if it is like none.
         connector: what is known about the connector whose task it names; None if nothing is.
+        lagging_since: since when the leader of that partition may have later records, in ms, NO_TIME if it may always
+            have; None if this replica was in sync at last, or nothing is known.
     """
 
     transactional_id: str
@@ -134,6 +136,7 @@ class TransactionalIdHistory:
     events: tuple[IdEvent, ...]
     naming: IdName | None = None
     connector: Connector | None = None
+    lagging_since: int | None = None
 
     @property
     def rows(self) -> Iterator[Rows]:

@@ -147,7 +147,7 @@ def test_an_offset_that_was_committed_after_its_partition_was_copied(taken: int,
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"eos-offset-beyond-log": severity}
 
 
-@pytest.mark.parametrize(("deleted_ms", "severity"), [(NOW - 1, "error"), (NOW + HOUR, "warning")])
+@pytest.mark.parametrize(("deleted_ms", "severity"), [(NOW - 5_001, "error"), (NOW + HOUR, "warning")])
 def test_a_topic_that_was_deleted_after_the_commit_has_lost_nothing(
     deleted_ms: int, severity: str, tmp_path: Path
 ) -> None:
@@ -168,12 +168,12 @@ def test_the_leader_of_a_log_out_of_sync_may_have_what_explains_an_offset(
     beyond(tmp_path, 11)
     cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
     logs = {
-        number: replace(log, lagging_since=NOW, coverage_end=NOW if lags == "in" else log.coverage_end)
-        if log.name[0] == lags
-        else log
+        number: replace(log, lagging_since=NOW, coverage_end=NOW) if log.name[0] == lags else log
         for number, log in cluster.marker_join.by_partition.items()
     }
-    found = found_in(replace(cluster, marker_join=replace(cluster.marker_join, by_partition=logs)))
+    commits = [replace(one, lagging_since=NOW if lags == CONSUMER_OFFSETS else None) for one in cluster.commits]
+    join = replace(cluster.marker_join, by_partition=logs)
+    found = found_in(replace(cluster, marker_join=join, commits=tuple(commits)))
     ((_, finding),) = ((place, one) for place, one in found if one.code.name == "eos-offset-beyond-log")
     assert str(finding.severity) == severity
     assert ("out of sync" in finding.message) == (lags is not None)
