@@ -12,7 +12,7 @@ import kforensics
 from kforensics.forensics.core.rules import COPY_MS, Rules
 from kforensics.forensics.partition.topic_deletion import deletion_during_copy
 from lab.places import SAMPLES
-from tests.forensics.forge import file_of, forge, keep_times
+from tests.forensics.forge import file_of, forge, keep_times, patch
 from tests.forensics.partition_states import partitions_under
 
 # A topic that a broker of 4.4.0 deleted, and one that it kept; both are in its metadata log.
@@ -94,8 +94,16 @@ VANISHED = ((0, "index"), (11, "log"), (20, "log"))
         (VANISHED[1:], False, "critical"),
         ((*VANISHED, *((base, kind) for base in (11, 20) for kind in ("index", "timeindex"))), False, "critical"),
         ((*((base, kind) for base in LONGER for kind in ("index", "timeindex")), (11, "log")), False, "critical"),
+        ((*((base, "timeindex") for base in LONGER), (11, "log")), False, "critical"),
     ],
-    ids=["of all kinds", "broker stopped", "of two segments", "a whole segment", "only logs were copied"],
+    ids=[
+        "of all kinds",
+        "broker stopped",
+        "of two segments",
+        "a whole segment",
+        "only logs were copied",
+        "no time index was copied",
+    ],
 )
 def test_files_that_vanish_in_any_order(
     tmp_path: Path, vanished: tuple[tuple[int, str], ...], *, clean_shutdown: bool, worst: str
@@ -108,3 +116,23 @@ def test_files_that_vanish_in_any_order(
     assert {row["severity"] for row in rows} == {worst}
     said = "topic deleted while its files were copied, or files lost on the disk: likely, 3 segments lack"
     assert all((said in row["benign"]) is (worst == "warning") for row in rows)
+
+
+def test_a_metadata_log_that_goes_on_without_a_deletion(tmp_path: Path) -> None:
+    """Then the files were lost otherwise."""
+    copied(tmp_path, KEPT, node_id=1, lost=(), log=LONGER)
+    for base, kind in VANISHED:
+        file_of(tmp_path / "t-0", base, kind).unlink()
+    keep_times(tmp_path, DELETED_MS - 3 * COPY_MS, DELETED_MS - 3 * COPY_MS)
+    rows = [row for row in findings_in(tmp_path) if row["code"] == "segment-missing"]
+    assert {row["severity"] for row in rows} == {"critical"}
+
+
+def test_a_guessed_deletion_explains_only_what_is_missing(tmp_path: Path) -> None:
+    """Corrupt bytes matter if the topic exists."""
+    copied(tmp_path, KEPT, node_id=1, lost=(), log=LONGER)
+    for base, kind in VANISHED:
+        file_of(tmp_path / "t-0", base, kind).unlink()
+    patch(file_of(tmp_path / "t-0", 15, "log"), 15, crc=1)
+    rows = {row["code"]: row["severity"] for row in findings_in(tmp_path)}
+    assert (rows["segment-missing"], rows["batch-crc-mismatch"]) == ("warning", "critical")

@@ -15,7 +15,7 @@ from kforensics.forensics.metadata.cluster_settings import cluster_facts_in
 from tests.command import run
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
-from tests.forensics.forge import forge, keep_times
+from tests.forensics.forge import file_of, forge, keep_times, patch
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 REPLICATION = SAMPLES / "replication"
@@ -45,7 +45,9 @@ def transaction(partition: str, time: int) -> str:
 ENDED_SINCE = FIRST + transaction("t-0", BEFORE + MINUTE) + transaction("u-0", AFTER)
 
 
-def broker(folder: Path, node_id: int, log: str, coordinator: str, *, stopped_ms: int | None = None) -> Path:
+def broker(
+    folder: Path, node_id: int, log: str | dict[int, str], coordinator: str, *, stopped_ms: int | None = None
+) -> Path:
     """Write the log directory of a broker with the metadata log; return the partition.
 
     Its files have just been written, unless the broker was stopped at some time.
@@ -59,8 +61,14 @@ def broker(folder: Path, node_id: int, log: str, coordinator: str, *, stopped_ms
     return partition
 
 
-def findings_in(path: Path) -> dict[str, Any]:
-    rows = kforensics.audit(str(path), as_of=NOW_MS).findings.to_pylist()
+def give_topic_id(folder: Path, topic_id: str) -> None:
+    """Write the topic id of the coordinators, long before the broker stopped."""
+    (folder / "__transaction_state-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    keep_times(folder, SINCE, SINCE + 20 * SECOND)
+
+
+def findings_in(path: Path, as_of_ms: int = NOW_MS) -> dict[str, Any]:
+    rows = kforensics.audit(str(path), as_of=as_of_ms).findings.to_pylist()
     return {row["code"]: row for row in rows if row["topic"] == "t"}
 
 
@@ -152,6 +160,70 @@ def test_what_hung_when_a_broker_was_shut_down_hangs_if_its_coordinator_never_ca
     assert findings_in(tmp_path)["txn-hanging"]["severity"] == "critical"
 
 
+@pytest.mark.parametrize("later_ms", [MINUTE, 2 * HOUR, 24 * HOUR])
+@pytest.mark.parametrize("producer_id", [7, 99])
+def test_what_was_certain_at_a_shutdown_is_certain_however_late_one_looks(
+    tmp_path: Path, producer_id: int, later_ms: int
+) -> None:
+    """No coordinator knows producer 99."""
+    log = f"{DONE}; D {producer_id} 0 {'1-1' if producer_id == 7 else '0-0'} @2-2 T {at(START - 10 * HOUR)}"
+    broker(tmp_path, 2, f"{log}; plain @3-3 {at(BEFORE)}", FIRST, stopped_ms=SINCE + 20 * SECOND)
+    give_topic_id(tmp_path, COORDINATOR_ID)
+    found = findings_in(tmp_path, as_of_ms=SINCE + later_ms)
+    hanging = "txn-hanging" if producer_id == 7 else "txn-hanging-unknown-id"
+    assert (found[hanging]["severity"], found["lso-stuck"]["severity"]) == ("critical", "critical")
+
+
+def test_a_coordinator_in_another_log_directory_of_the_broker_was_shut_down_with_it(tmp_path: Path) -> None:
+    log = f"{DONE}; D 7 0 1-1 @2-2 T {at(START - MINUTE)}; plain @3-3"
+    broker(tmp_path / "disk-1", 2, log, FIRST + transaction("u-0", START - SECOND), stopped_ms=SINCE + 20 * SECOND)
+    forge_coordinator(tmp_path / "disk-2", FIRST + transaction("u-0", START - SECOND), node_id=2, clean_shutdown=True)
+    shutil.rmtree(tmp_path / "disk-1" / "__transaction_state-0")
+    keep_times(tmp_path / "disk-2", SINCE, SINCE + 20 * SECOND)
+    assert findings_in(tmp_path)["txn-hanging"]["severity"] == "critical"
+
+
+@pytest.mark.parametrize("asked", ["", "broker-3"])
+def test_a_replica_in_sync_counts_before_one_that_left_with_more_of_the_past(tmp_path: Path, asked: str) -> None:
+    """Retention has deleted a segment of the replica in sync since."""
+    earlier, last = (
+        f"{DONE}; plain @2-4",
+        f"D 8 0 0-0 @5-5 T {at(START - MINUTE)}; M 8 0 C 0 @6 {at(START - 59 * SECOND)}",
+    )
+    left: dict[int, str] = {0: earlier, 5: last}
+    kept: dict[int, str] = {5: f"gone {earlier}; {last}"}
+    broker(tmp_path / "broker-2", 2, left, FIRST, stopped_ms=SINCE + 20 * SECOND)
+    later = transaction("t-0", START + HOUR).replace("; a ", "; b ").replace(" 7 0", " 20 0")
+    broker(tmp_path / "broker-3", 3, kept, FIRST + later, stopped_ms=NOW_MS)
+    assert findings_in(tmp_path / asked)["atomicity-marker-missing"]["severity"] == "critical"
+
+
+def test_damage_of_the_longer_replica_does_not_hide_a_transaction_that_hangs_in_another(tmp_path: Path) -> None:
+    log = f"{DONE}; D 7 0 1-1 @2-2 T {at(BEFORE)}; plain @3-3 {at(BEFORE + 1)}"
+    coordinator = FIRST + transaction("u-0", AFTER)
+    damaged = broker(tmp_path / "broker-1", 1, f"{log}; plain @4-4 {at(BEFORE + 2)}", coordinator, stopped_ms=NOW_MS)
+    patch(file_of(damaged, 0, "log"), 3, crc=1)
+    broker(tmp_path / "broker-3", 3, log, coordinator, stopped_ms=NOW_MS)
+    for folder in tmp_path.iterdir():
+        keep_times(folder, SINCE, NOW_MS - MINUTE)
+    rows = kforensics.audit(str(tmp_path), as_of=NOW_MS).findings.to_pylist()
+    hanging = [(row["broker_id"], row["severity"]) for row in rows if row["code"] == "txn-hanging"]
+    assert hanging == [(3, "critical")]
+
+
+def test_an_offset_beyond_a_log_that_was_shut_down_with_the_commits(tmp_path: Path) -> None:
+    """It was beyond the log end already; what the leaders have since explains nothing."""
+    broker(tmp_path, 2, f"{DONE}; plain @2-9 {at(BEFORE)}", FIRST, stopped_ms=SINCE + 20 * SECOND)
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
+    log = f"plain @0-0 {at(BEFORE)}"
+    forge_offsets(tmp_path, log, {0: ("g", "t-0", 11)}, node_id=2, clean_shutdown=True, replaced=metadata)
+    keep_times(tmp_path, SINCE, SINCE + 20 * SECOND)
+    rows = kforensics.audit(str(tmp_path), as_of=NOW_MS).findings.to_pylist()
+    (beyond,) = (row for row in rows if row["code"] == "eos-offset-beyond-log")
+    assert beyond["severity"] == "error"
+    assert "its log was truncated" in run("groups", "--group", "g", "--as-of", str(NOW_MS), tmp_path).text
+
+
 def test_a_coordinator_whose_broker_left_does_not_show_that_a_transaction_is_overdue(tmp_path: Path) -> None:
     ongoing = f"; a Ongoing 7 0 timeout 60000 {{t-0}} t {START - MINUTE}"
     codes = {"txnlog-ongoing-overdue", "txnlog-prepare-stuck"}
@@ -159,9 +231,7 @@ def test_a_coordinator_whose_broker_left_does_not_show_that_a_transaction_is_ove
         folder = tmp_path / str(topic_id)
         broker(folder, 2, DONE, FIRST + ongoing, stopped_ms=SINCE + 20 * SECOND)
         if topic_id:
-            written = f"version: 0\ntopic_id: {topic_id}"
-            (folder / "__transaction_state-0" / "partition.metadata").write_text(written)
-            keep_times(folder, SINCE, SINCE + 20 * SECOND)
+            give_topic_id(folder, topic_id)
         rows = kforensics.audit(str(folder), as_of=NOW_MS).findings.to_pylist()
         assert bool(codes & {row["code"] for row in rows}) is is_overdue
 

@@ -160,6 +160,16 @@ def test_a_topic_that_was_deleted_after_the_commit_has_lost_nothing(
     assert (said in finding.message) == (deleted_ms > NOW)
 
 
+def test_a_topic_with_the_id_of_the_commit_was_not_created_again(tmp_path: Path) -> None:
+    """The files of the topic are older than its deletion."""
+    same = "E9cxC9pbT9qjUe_QvFTLcA"
+    metadata = {"in-0/partition.metadata": f"version: 0\ntopic_id: {same}".encode()}
+    forge_offsets(tmp_path, "plain @0-0", {0: ("g", "in-0", 11, same)})
+    forge(tmp_path, "plain @0-9", topic="in", replaced=metadata)
+    cluster = replace(cluster_under(tmp_path, as_of_ms=SOON + HOUR), removed_topics={"in": (NOW + HOUR,)})
+    assert codes_in(cluster) == {"eos-offset-beyond-log": "error"}
+
+
 @pytest.mark.parametrize(("lags", "severity"), [("in", "info"), (CONSUMER_OFFSETS, "info"), (None, "error")])
 def test_the_leader_of_a_log_out_of_sync_may_have_what_explains_an_offset(
     lags: str | None, severity: str, tmp_path: Path
