@@ -25,7 +25,6 @@ from kforensics.forensics.coordinators.transactions.id_events import IdEvents, T
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
 from kforensics.forensics.core.cluster_tables import ID_EVENTS, NAME_PARTITIONS, TRANSACTIONAL_IDS
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.tables.schemas import Table
@@ -96,7 +95,7 @@ def why_unknown_id(investigation: Investigation, transactional_id: str) -> str |
 
 def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[TransactionalIdHistory]:
     investigation = reader.investigation
-    by_cluster = defaultdict[str, list[tuple[History, IdEvents, int | None]]](list)
+    by_cluster = defaultdict[str, list[tuple[History, IdEvents]]](list)
     for state in reader.states(coordinators_among(investigation)):
         events = IdEvents(transactional_id)
         try:
@@ -104,22 +103,22 @@ def _id_histories(reader: PartitionReader, transactional_id: str) -> Iterator[Tr
         except InputError as error:
             reader.skip(error)
         else:
-            by_cluster[investigation.clusters.name_of(state.partition)].append((history, events, lagging_since(state)))
+            by_cluster[investigation.clusters.name_of(state.partition)].append((history, events))
     is_known = False
     for name, replicas in by_cluster.items():
-        workers = workers_among(name for history, _, _ in replicas for name in history.names)
-        best = {(one.place, one.paths) for one in best_histories(history for history, _, _ in replicas)}
-        for history, events, lagging in replicas:
-            if (history.place, history.paths) in best and transactional_id in history.names:
+        workers = workers_among(name for history, _ in replicas for name in history.names)
+        best = {id(history) for history in best_histories(history for history, _ in replicas)}
+        for history, events in replicas:
+            if id(history) in best and transactional_id in history.names:
                 is_known = True
                 naming = id_naming(transactional_id, workers)
                 connector = None
                 if naming is not None and naming.connector is not None:
                     connector = connector_in(reader, name, naming.connector)
                 life = _id_history(transactional_id, history, events)
-                yield replace(life, naming=naming, connector=connector, lagging_since=lagging)
+                yield replace(life, naming=naming, connector=connector)
     if not is_known and reader.is_complete:
-        known = [name for replicas in by_cluster.values() for history, _, _ in replicas for name in history.names]
+        known = [name for replicas in by_cluster.values() for history, _ in replicas for name in history.names]
         raise UsageError(unknown_id(investigation, transactional_id, known))
 
 
@@ -128,7 +127,13 @@ def _id_history(transactional_id: str, history: History, events: IdEvents) -> Tr
     state = None if facts["status"] == NONE else str(State(facts["status"]))
     complete = tuple(events.finish())
     return TransactionalIdHistory(
-        transactional_id, history.place, history.paths, state, bool(facts["is_removed"]), complete
+        transactional_id,
+        history.place,
+        history.paths,
+        state,
+        bool(facts["is_removed"]),
+        complete,
+        lagging_since=history.lagging_since,
     )
 
 

@@ -26,14 +26,13 @@ from kforensics.forensics.coordinators.deadlines import (
     partition_copied_at,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
-from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, History
+from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.election import STOPS_TO_FETCH_MS
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
-from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "seen_idle_times"]
 
@@ -88,7 +87,7 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
         return np.full(len(ids), since is not None)
     if markers.left_by_shutdown:
         # A coordinator that was shut down with the replica knows nothing that came later.
-        is_other = np.array([not _is_same_broker(one.place, markers.place) for one in coordinators.histories], bool)
+        is_other = ~_are_of_its_broker(cluster, markers)
         last_times = np.where(is_other[coordinators.ids["coordinator"]], last_times, NO_TIME)
         latest = coordinators.last_record_time[is_other].max(initial=NO_TIME)
     else:
@@ -128,33 +127,27 @@ def _is_in_coordinator_log(
     known_until = cluster.coordinators.last_record_time[numbers] - rules.clock_skew_ms
     reaches: BoolArray = is_stopped[numbers] | (known_until > open_transactions["appended_by"])
     # All replicas in sync have a state before anything follows from it.
-    has_state = [_reaches_shutdown(history, markers, rules.clock_skew_ms) for history in cluster.coordinators.histories]
-    reaches |= np.array(has_state, bool)[numbers] & (open_transactions["first_timestamp"] <= markers.copied_at)
+    has_state = _reach_shutdown(cluster, markers)[numbers]
+    reaches |= has_state & (open_transactions["first_timestamp"] <= markers.copied_at)
     return reaches
 
 
-def _reaches_shutdown(history: History, markers: PartitionMarkers, skew_ms: int) -> bool:
-    """Return whether the log of a coordinator has all that was there when the broker of a replica was shut down."""
-    is_complete = history.is_stopped or history.known_until != NEVER
-    return markers.left_by_shutdown and is_complete and history.known_until >= markers.copied_at - skew_ms
+def _reach_shutdown(cluster: Cluster, markers: PartitionMarkers) -> BoolArray:
+    """Return which coordinators' logs have all that was there when the broker of a replica was shut down."""
+    histories, until = cluster.coordinators.histories, markers.copied_at - cluster.rules.clock_skew_ms
+    if not markers.left_by_shutdown:
+        return np.zeros(len(histories), bool)
+    # Of one that was running and in sync, the copy may end before.
+    reach = [one.known_until >= until and (one.is_stopped or one.lagging_since is not None) for one in histories]
+    return np.array(reach, bool)
 
 
-def _left_together(cluster: Cluster, markers: PartitionMarkers, ids: IntArray) -> BoolArray:
-    """Return for which ids the coordinator's log is of the broker of a replica, and so ends with its shutdown, too."""
-    together = [
-        _is_same_broker(history.place, markers.place)
-        and _reaches_shutdown(history, markers, cluster.rules.clock_skew_ms)
-        for history in cluster.coordinators.histories
-    ]
-    of_ids: BoolArray = np.array(together, bool)[cluster.coordinators.ids["coordinator"][ids]]
-    return of_ids
-
-
-def _is_same_broker(one: Place, other: Place) -> bool:
-    """Return whether two logs are of one broker, which may have several log directories."""
-    if one.broker_id is None or other.broker_id is None:
-        return one.log_dir == other.log_dir
-    return one.broker_id == other.broker_id
+def _are_of_its_broker(cluster: Cluster, markers: PartitionMarkers) -> BoolArray:
+    """Return which coordinators' logs are of the broker of a replica, which may have several log directories."""
+    log_dir, broker_id = markers.place.log_dir, markers.place.broker_id
+    places = (history.place for history in cluster.coordinators.histories)
+    own = [one.log_dir == log_dir or (one.broker_id == broker_id and broker_id is not None) for one in places]
+    return np.array(own, bool)
 
 
 def _has_all_markers(
@@ -172,7 +165,8 @@ def _has_all_markers(
     owed = decided[listed["transaction"][listed["marker_status"] != MarkerStatus.UNSENT]]
     last = cluster.coordinators.ids[ids]
     is_newer = (markers.copied_at == NEVER) | (markers.last_marker_time - rules.clock_skew_ms > last["last_time"])
-    is_newer |= _left_together(cluster, markers, ids)
+    # What was shut down together ends at the same time.
+    is_newer |= (_reach_shutdown(cluster, markers) & _are_of_its_broker(cluster, markers))[last["coordinator"]]
     unknown = decided[(decided["partitions"] == UNKNOWN_SET) & (decided["marker_epoch"] != NONE)]
     is_listed = is_newer | ~np.isin(open_transactions["producer_id"], unknown["producer_id"])
     since = _times_of_markers(markers.markers, open_transactions["previous_marker"]) - rules.clock_skew_ms

@@ -28,7 +28,7 @@ from kforensics.forensics.partition.blocking_transactions import (
 )
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
-from kforensics.forensics.partition.lagging_replica import lagging_since, shut_down_at
+from kforensics.forensics.partition.lagging_replica import Lag, lag_of
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
@@ -157,9 +157,8 @@ class PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _with_written_by(_markers(state))
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
-        lagging = lagging_since(state, newest)
-        stopped_at = shut_down_at(state, newest)
-        copied_at = _copied_at(state, may_lag=lagging is not None) if stopped_at is None else stopped_at
+        lag = lag_of(state, newest)
+        copied_at = _copied_at(state, lag)
         is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
         return cls(
             place=state.partition.place,
@@ -169,7 +168,7 @@ class PartitionMarkers:
             coverage_start=NEVER if is_broken else _coverage_start(state, markers),
             first_time=_first_time(state, markers),
             last_marker_time=newest,
-            coverage_end=_coverage_end(state, newest, copied_at, lagging, left_by_shutdown=stopped_at is not None),
+            coverage_end=_coverage_end(state, newest, copied_at, lag),
             copied_at=copied_at,
             kept_until=state.kept_until(newest),
             log_start_offset=state.local_log_start_offset,
@@ -181,8 +180,8 @@ class PartitionMarkers:
             is_broken=is_broken,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
-            lagging_since=lagging,
-            left_by_shutdown=stopped_at is not None,
+            lagging_since=None if lag is None else lag.since,
+            left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
 
     @property
@@ -351,17 +350,17 @@ def _first_time(state: PartitionState, markers: StructRows) -> int:
     return min([*times, *markers[:1]["marker_timestamp"].tolist()], default=ALWAYS)
 
 
-def _copied_at(state: PartitionState, *, may_lag: bool) -> int:
-    """Return when the copy was taken; NEVER if the broker was stopped, because then nothing followed."""
-    if state.partition.log_dir.clean_shutdown and not may_lag:
+def _copied_at(state: PartitionState, lag: Lag | None) -> int:
+    """Return when the copy was taken, or when the cluster went on without it; NEVER if nothing followed."""
+    if lag is not None and lag.left_by_shutdown:
+        return lag.since
+    if state.partition.log_dir.clean_shutdown and lag is None:
         return NEVER
     modified, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
     return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
-def _coverage_end(
-    state: PartitionState, newest: int, copied_at: int, lagging: int | None, *, left_by_shutdown: bool
-) -> int:
+def _coverage_end(state: PartitionState, newest: int, copied_at: int, lag: Lag | None) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
     Running brokers are copied one after the other. A later marker, or files younger by more than the longest
@@ -371,9 +370,9 @@ def _coverage_end(
     rules = state.rules
     if copied_at == NEVER:
         return NEVER
-    if left_by_shutdown:  # all that was decided before had its markers in all replicas in sync
+    if lag is not None and lag.left_by_shutdown:  # all replicas in sync had the markers of what was decided before
         return copied_at - rules.clock_skew_ms
-    if lagging is not None:
+    if lag is not None:
         return max(newest - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
     is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed

@@ -308,9 +308,8 @@ def _out_of_sync(registration: Registration, changes: Mapping[int, SyncChange]) 
 
     While none is in sync, eligible leader replicas lack nothing that was committed, or else the last leader.
     """
-    brokers = {*registration.replicas, *changes} - {
-        *(registration.in_sync or registration.eligible or (registration.last_leader,))
-    }
+    complete = registration.in_sync or registration.eligible or (registration.last_leader,)
+    brokers = {*registration.replicas, *changes} - {*complete}
     return {
         broker: changes[broker].timestamp if broker in changes and not changes[broker].is_added else NO_TIME
         for broker in sorted(brokers)

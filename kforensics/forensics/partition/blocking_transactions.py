@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
-from kforensics.forensics.partition.lagging_replica import shut_down_at
+from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -87,9 +87,9 @@ def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
         timestamps: one timestamp in ms, or an array of them.
     """
     rules, copied = state.rules, state.partition.taken_ms
-    ages, shut_down = rules.as_of_ms - timestamps, shut_down_at(state)
-    if shut_down is not None:
-        return np.minimum(ages, np.maximum(shut_down - timestamps, 0))
+    ages, lag = rules.as_of_ms - timestamps, lag_of(state)
+    if lag is not None and lag.left_by_shutdown:
+        return np.minimum(ages, np.maximum(lag.since - timestamps, 0))
     if not rules.is_assumed or copied is None or copied >= rules.as_of_ms:
         return ages
     # A file may have been written to after its modification time was read and before its bytes were copied.

@@ -8,64 +8,54 @@ ended long since. Rule: the ISR of a partition, ``Partition.maybeShrinkIsr``,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["lagging_since", "lags_at_work", "seen_running", "shut_down_at"]
+__all__ = ["Lag", "lag_of", "lagging_since", "seen_running"]
 
 # How long a broker goes on at most after it has handed over its partitions to shut down.
 SHUTDOWN_MS = 60_000
 
 
-def lagging_since(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
-    """Return since when a replica may lack what its leader has, in ms.
+class Lag(NamedTuple):
+    """Why a replica may lack what its leader has.
 
-    A broker that is shut down falls out of sync, too: its replicas lack nothing that was there then. One that was
-    killed falls out of sync only after it has stopped, when its session times out.
-
-    Args:
-        state: the replica, with the rules that follow from all settings.
-        newest_ms: newest time that is known of its markers.
-
-    Returns:
-        The time, NO_TIME if the replica was never seen in sync; None if it does not lag, or nothing is known.
+    Attributes:
+        since: since when, in ms; NO_TIME if the replica was never seen in sync.
+        left_by_shutdown: whether it left the ISR when its broker was shut down, so that it has all that was there
+            before. Otherwise its broker went on without catching up, and for longer than a shutdown takes.
     """
-    since = _out_of_sync_since(state)
-    if since is None or since == NO_TIME or state.partition.log_dir.clean_shutdown:
-        return since
-    until = seen_running(state, newest_ms)
-    return since if until is None or until > since else None
+
+    since: int
+    left_by_shutdown: bool
 
 
-def lags_at_work(state: PartitionState, newest_ms: int = NO_TIME) -> bool:
-    """Return whether a replica was out of sync while its broker was running, and for longer than a shutdown takes.
+def lag_of(state: PartitionState, newest_ms: int = NO_TIME) -> Lag | None:
+    """Return why a replica may lack what its leader has; None if it does not lag, or nothing is known.
+
+    The last replica in sync stays in sync when its broker is shut down. A broker that was killed falls out of sync only
+    after it has stopped, when its session times out.
 
     Args:
         state: the replica, with the rules that follow from all settings.
         newest_ms: newest time that is known of its markers.
     """
-    since, is_stopped = lagging_since(state, newest_ms), state.partition.log_dir.clean_shutdown
-    if since is None or since == NO_TIME or not is_stopped:
-        return since is not None
-    until = seen_running(state, newest_ms)
-    return until is not None and until > since + SHUTDOWN_MS
-
-
-def shut_down_at(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
-    """Return when the broker of a replica was shut down, in ms, if others may have gone on; None for other replicas.
-
-    The last replica in sync stays in sync when its broker is shut down.
-
-    Args:
-        state: the replica, with the rules that follow from all settings.
-        newest_ms: newest time that is known of its markers.
-    """
-    return None if lags_at_work(state, newest_ms) else lagging_since(state, newest_ms)
-
-
-def _out_of_sync_since(state: PartitionState) -> int | None:
     place = state.partition.place
-    return state.rules.out_of_sync_since(place.log_dir, state.partition.topic_id, place.partition)
+    since = state.rules.out_of_sync_since(place.log_dir, state.partition.topic_id, place.partition)
+    if since is None or since == NO_TIME:
+        return None if since is None else Lag(since, left_by_shutdown=False)
+    until = seen_running(state, newest_ms)
+    if state.partition.log_dir.clean_shutdown:
+        return Lag(since, left_by_shutdown=until is None or until <= since + SHUTDOWN_MS)
+    return Lag(since, left_by_shutdown=False) if until is None or until > since else None
+
+
+def lagging_since(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
+    """Return since when a replica may lack what its leader has, as :func:`lag_of`; None if it does not lag."""
+    lag = lag_of(state, newest_ms)
+    return None if lag is None else lag.since
 
 
 def seen_running(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:

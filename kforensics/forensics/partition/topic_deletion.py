@@ -18,7 +18,7 @@ __all__ = ["Deletion", "deletion_during_copy"]
 
 # The files that a broker has for each segment, from its first batch to its deletion.
 OF_SEGMENT = frozenset({"log", "index", "timeindex"})
-# Those that retention was deleting are no longer among the segments; the first one after them may be incomplete.
+# How many incomplete segments show it. Retention leaves one: those before it are not read as segments of the log.
 SEVERAL = 3
 # Codes of findings that missing files explain.
 OF_MISSING_FILES = frozenset({"segment-missing", "replica-divergence", "replica-txn-state-divergence"})

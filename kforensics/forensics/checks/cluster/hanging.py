@@ -71,6 +71,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> Iterator[PlacedFinding]:
     rows, rules = markers.open_transactions, cluster.rules
+    if not len(rows):
+        return
     ids = cluster.coordinators.id_of(rows["producer_id"])
     is_unknown = (ids == NONE) & (seen_idle_times(cluster, partition, rows) > rules.late_ms)
     yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))

@@ -13,7 +13,7 @@ from kforensics.forensics.core.commands import UNDER_REPLICATED
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.lagging_replica import lagging_since, lags_at_work, seen_running
+from kforensics.forensics.partition.lagging_replica import lag_of, seen_running
 from kforensics.forensics.partition.partition_state import PartitionState
 
 CODES = by_name(
@@ -42,9 +42,10 @@ CATCHES_UP_MS = 600_000
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield that a replica is out of sync."""
-    since, until = lagging_since(state) if lags_at_work(state) else None, seen_running(state)
-    if since is None or (until is None and since != NO_TIME):
+    lag, until = lag_of(state), seen_running(state)
+    if lag is None or lag.left_by_shutdown or (until is None and lag.since != NO_TIME):
         return
+    since = lag.since
     lagged = None if until is None or since == NO_TIME else until - since
     how_long = "" if lagged is None else f" since {format_time(since)}, for {format_duration(lagged)} when copied"
     yield state.finding(

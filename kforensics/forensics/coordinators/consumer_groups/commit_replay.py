@@ -33,7 +33,7 @@ from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.partition.lagging_replica import lagging_since, shut_down_at
+from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
@@ -190,6 +190,7 @@ class _Replay:
         in_force, table = self._states.in_force()
         is_waiting = np.zeros(len(keys), "?")
         is_waiting[self._pending.keys] = True
+        lag = lag_of(state)
         return Commits(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
@@ -204,8 +205,8 @@ class _Replay:
             states=self.groups.last,
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
-            lagging_since=lagging_since(state),
-            left_by_shutdown=shut_down_at(state) is not None,
+            lagging_since=None if lag is None else lag.since,
+            left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
 
     def _pending_groups(self, keys: Sequence[GroupPartition]) -> dict[int, tuple[str, ...]]:

@@ -112,11 +112,10 @@ def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str |
     if None not in {commit.topic_id, log.topic_id}:
         is_same = commit.topic_id == log.topic_id
         return None if is_same else "it has another topic id than the commit, the topic was deleted and created again"
-    since = commit.time - cluster.rules.clock_skew_ms
-    deleted = [one for one in cluster.removed_topics.get(log.name[0], ()) if one >= since and commit.time != NO_TIME]
-    return (
-        f"the topic was deleted at {format_time(deleted[0])}, after the commit, and created again" if deleted else None
-    )
+    deleted = None if commit.time == NO_TIME else cluster.deleted_since(log, commit.time)
+    if deleted is None:
+        return None
+    return f"the topic was deleted at {format_time(deleted)}, after the commit, and created again"
 
 
 def _truncated(commit: Commit, log: PartitionMarkers) -> str | None:

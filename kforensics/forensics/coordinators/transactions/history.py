@@ -139,8 +139,8 @@ class History:
         is_stopped: whether its broker was shut down cleanly, and was in sync, so that nothing followed.
         kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
         topic_id: topic id of ``__transaction_state``, None if unknown.
-        known_until: until when it has all that its leader has: NEVER, or since when it is out of sync; a later record
-            that it has shows that it caught up until then.
+        lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
+            was in sync at last, or nothing is known.
     """
 
     place: Place
@@ -158,7 +158,12 @@ class History:
     is_stopped: bool = False
     kept_until: int = NO_TIME
     topic_id: str | None = None
-    known_until: int = NEVER
+    lagging_since: int | None = None
+
+    @property
+    def known_until(self) -> int:
+        """Until when it has all that its leader has, NEVER if it was in sync at last; a later record shows more."""
+        return NEVER if self.lagging_since is None else max(self.lagging_since, self.last_record_time)
 
 
 @dataclass(frozen=True)  # no slots: cached properties need a __dict__

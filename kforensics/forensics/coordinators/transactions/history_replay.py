@@ -234,7 +234,7 @@ class _Replay:
             is_stopped=state.partition.log_dir.clean_shutdown and lagging is None,
             kept_until=state.kept_until(self._last_record_time),
             topic_id=state.partition.topic_id,
-            known_until=NEVER if lagging is None else max(lagging, self._last_record_time),
+            lagging_since=lagging,
         )
 
 
