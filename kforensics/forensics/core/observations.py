@@ -186,6 +186,7 @@ class ObservationSum:
         first_offset: first offset of the first batch.
         last_offset: last offset of the last batch.
         at: segment and position of the first batch.
+        timestamp: largest timestamp of the first batch in ms, NO_TIME if it has none.
     """
 
     count: int
@@ -193,6 +194,7 @@ class ObservationSum:
     first_offset: int
     last_offset: int
     at: tuple[int, int]
+    timestamp: int
 
     @property
     def offsets(self) -> tuple[int, int]:
@@ -217,6 +219,7 @@ def sum_observations(observations: ObservationArray, kind: Observed) -> Observat
         first_offset=int(rows["first_offset"][0]),
         last_offset=int(rows["last_offset"].max()),
         at=(int(rows["segment"][0]), int(rows["position"][0])),
+        timestamp=int(rows["timestamp"][0]),
     )
 
 

@@ -37,6 +37,14 @@ NO_TIMES = (NO_TIME, -1)
 # Names in the evidence of when what a finding is about was written: records, by the clocks of their producers, and what
 # brokers write by their own clocks.
 WRITTEN, APPENDED = "written_ms", "appended_ms"
+# The fields of rows with a time, the best first, each with what it is in evidence; None where that depends on the row.
+ROW_TIMES = (
+    ("timestamp", None),
+    ("second_timestamp", None),
+    ("marker_timestamp", APPENDED),
+    ("decided", APPENDED),
+    ("first_timestamp", WRITTEN),
+)
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -141,8 +149,7 @@ def dated(finding: Finding, row: Row, name: str = WRITTEN) -> Finding:
         row: its row; the time of a marker is that of a broker.
         name: WRITTEN or APPENDED, for the other times of the row.
     """
-    times = ("timestamp", name), ("second_timestamp", name), ("marker_timestamp", APPENDED)
-    known = next((time_of(row[field], clock) for field, clock in times if field in row), {})
+    known = next(filter(None, (time_of(row[field], clock or name) for field, clock in ROW_TIMES if field in row)), {})
     return replace(finding, evidence={**finding.evidence, **known}) if known else finding
 
 

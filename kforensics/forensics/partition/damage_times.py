@@ -1,12 +1,14 @@
-"""When damaged bytes were written: between the readable batches around them, since a log is only appended to."""
+"""When damaged bytes or files were written: between the batches around them, since a log is only appended to."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_time
 from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
 from kforensics.forensics.core.record_types import NO_TIME
@@ -14,10 +16,22 @@ from kforensics.forensics.core.reporting import APPENDED, WRITTEN, time_of
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
+from kforensics.parsers.files.log_names import base_offset_of
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
-__all__ = ["DamageTimes", "TimeSpan", "around_damage", "clock_of", "log_positions", "position_after"]
+__all__ = [
+    "DamageTimes",
+    "TimeSpan",
+    "around_damage",
+    "clock_of",
+    "log_positions",
+    "position_after",
+    "with_time_of_segment",
+]
+
+# What findings about a file of a segment state of times, if they state any.
+STATED = (APPENDED, WRITTEN, "since_ms", "silent_ms", "lasts_ms", "lagged_ms")
 
 
 def log_positions(observations: ObservationArray) -> IntArray:
@@ -138,6 +152,24 @@ class DamageTimes:
             return _known_at(_readable(last), 0), None
         index = int(np.searchsorted(segments["segment"], segment, "right"))
         return _known_at(segments["max_timestamp"], index - 1), _known_at(segments["max_timestamp"], index)
+
+
+def with_time_of_segment(state: PartitionState, finding: Finding) -> Finding:
+    """Return a finding about a file of a segment with the times between which that segment was written.
+
+    A finding that states a time is left as it is, as are those that need no action.
+    """
+    base = base_offset_of(finding.path or "")
+    if base is None or finding.severity < Severity.WARNING or any(name in finding.evidence for name in STATED):
+        return finding
+    segments = state.log.segments
+    bases = [state.partition.segments[segment].base_offset for segment in segments["segment"].tolist()]
+    is_snapshot = str(finding.path).endswith(".snapshot")  # it is taken when the segment before it is complete
+    index = (bisect_left if is_snapshot else bisect_right)(bases, base, key=lambda offset: offset or 0) - 1
+    newest = segments["max_timestamp"]
+    before, of_segment = _known_at(newest, index - 1), _known_at(newest, index)
+    span = TimeSpan(of_segment, None, clock_of(state)) if is_snapshot else TimeSpan(before, of_segment, clock_of(state))
+    return replace(finding, evidence={**finding.evidence, **span.evidence})
 
 
 def _filled(times: IntArray) -> IntArray:

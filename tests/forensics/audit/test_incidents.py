@@ -100,6 +100,24 @@ def test_what_a_scenario_did_is_what_its_incidents_are(sample: str) -> None:
     assert sorted(found, key=_by_kind) == sorted(SCENARIOS[sample], key=_by_kind)
 
 
+# Message format 0 has no timestamps, and a partition without a log has no batches.
+WITHOUT_TIMES = {"legacy", "missing-log"}
+
+
+@pytest.mark.parametrize("sample", ["damaged", "every-record", "state-lost-after-stop", "unclean-election"])
+def test_incidents_that_need_action_state_when(sample: str) -> None:
+    rows = [row for row in _incidents(sample) if row["severity"] != "info"]
+    undated = [row for row in rows if row["since"] is None and row["first_timestamp"] is None]
+    reasons = {"legacy" if str(row["log_dir"]).endswith("legacy") else row["kind"] for row in undated}
+    assert rows
+    assert reasons <= WITHOUT_TIMES, undated
+
+
+def test_the_time_of_a_stuck_decision_is_that_of_its_last_record() -> None:
+    (stuck,) = (row for row in _incidents("every-record") if "txnlog-prepare-stuck" in json.loads(row["codes"]))
+    assert f"since {format_time(stuck['since'])}" in json.loads(stuck["evidence"])[0]["message"]
+
+
 def test_harmless_traces_of_a_rolling_restart_are_one_incident() -> None:
     (row,) = _incidents("rolling-restart")
     assert (row["kind"], row["severity"], row["remedy"]) == ("harmless-traces", "info", None)

@@ -158,7 +158,7 @@ def test_a_partition_left_out_is_never_guessed(sample: str, partition: str) -> N
     assert {one["atomic"] for one in listed} == {"unverifiable"}
     assert {one["atomic"] for one in decided if one not in listed} == {"yes"}
     (unverifiable,) = (one.finding for one in found_in(cluster) if one.finding.code.name == "atomicity-unverifiable")
-    assert unverifiable.evidence == {"transactions": len(listed), "partition": partition}
+    assert unverifiable.evidence.items() >= {"transactions": len(listed), "partition": partition}.items()
 
 
 @each_protocol()

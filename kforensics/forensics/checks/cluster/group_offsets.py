@@ -26,7 +26,7 @@ from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS
 from kforensics.forensics.core.commands import ABORT, DESCRIBE_GROUP, FIND_HANGING, filled_in
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
-from kforensics.forensics.core.reporting import MOST, Row
+from kforensics.forensics.core.reporting import MOST, Row, time_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.messages.message_columns import texts_of
 
@@ -257,6 +257,7 @@ def _beyond_log(
             "partition": partition_name(key[1:]),
             "committed": commit.committed,
             "log_end_offset": markers.log_end_offset,
+            **time_of(commit.time),
         },
         exactness=Exactness.EXACT if beyond.is_old else Exactness.APPROXIMATE,
         benign=(
@@ -275,7 +276,12 @@ def _beyond_stable(
         CODES["eos-offset-beyond-lso"],
         f"The offset of {_owner(key)} is {commit.committed}, but the last stable offset of the partition is "
         f"{markers.last_stable_offset}.",
-        evidence={"group": key[0], "committed": commit.committed, "last_stable_offset": markers.last_stable_offset},
+        evidence={
+            "group": key[0],
+            "committed": commit.committed,
+            "last_stable_offset": markers.last_stable_offset,
+            **time_of(commit.time),
+        },
         benign=("consumer with isolation.level read_uncommitted: likely",),
     )
 

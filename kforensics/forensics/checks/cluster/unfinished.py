@@ -97,19 +97,20 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 
 def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
-    since = cluster.rules.as_of_ms - row["last_time"]
+    lasts = cluster.rules.as_of_ms - row["last_time"]
     lacking = _without_marker(cluster, row)
     return cluster.at_coordinator(
         row,
         CODES["txnlog-prepare-stuck"],
         f"Transactional id {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['producer_epoch']}) has "
-        f"been in state {State(row['status'])} for {format_duration(since)}, since {format_time(row['last_time'])}. "
+        f"been in state {State(row['status'])} for {format_duration(lasts)}, since {format_time(row['last_time'])}. "
         f"{_named(lacking)}",
         producer=(row["producer_id"], row["producer_epoch"]),
         severity=None if row["was_seen"] else Severity.WARNING,
         evidence={
             "transactional_id": cluster.id_name(row),
-            "since_ms": since,
+            "since_ms": row["last_time"],
+            "lasts_ms": lasts,
             "without_marker": lacking[:NAMED],
             "partitions_without_marker": len(lacking),
         },

@@ -312,8 +312,10 @@ class _ComparedSnapshot:
         idle_time = self.now_ms - row["expected_last_timestamp"]
         message = (
             f"lacks producer {row['producer_id']}, whose last batch or marker before it is of "
-            f"{format_time(row['expected_last_timestamp'])}, {format_duration(idle_time)} before the snapshot was taken"
+            f"{format_time(row['expected_last_timestamp'])}"
         )
+        if idle_time >= 0:  # otherwise it was evaluated as of a time before its records
+            message += f", {format_duration(idle_time)} before the snapshot was taken"
         younger = "taken by a replica that started later: possible, no other replica was compared"
         if not self._may_be_shorter(row, idle_time):
             return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))

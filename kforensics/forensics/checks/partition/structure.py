@@ -171,7 +171,9 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     for kind, finding in _AGGREGATED.items():
         total = sum_observations(observations, kind)
         if total:
-            yield from finding(state, total)
+            yield from (
+                dated(whole, {"timestamp": total.timestamp}, clock_of(state)) for whole in finding(state, total)
+            )
 
 
 def _are_explained(disorders: ObservationArray) -> BoolArray:

@@ -9,6 +9,7 @@ import pytest
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.coordinators.transactions.transitions import TV2
 from kforensics.forensics.core.rules import Rules
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
@@ -48,7 +49,7 @@ def test_a_partition_that_is_not_available(tmp_path: Path) -> None:
         "unverifiable",
     )
     assert place.topic == "__transaction_state"
-    assert finding.evidence == {"transactions": 2, "partition": "p-1"}
+    assert finding.evidence == {"transactions": 2, "partition": "p-1", "appended_ms": NOW + 20}
 
 
 def test_a_partition_whose_head_is_gone(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_partition_whose_head_is_gone(tmp_path: Path) -> None:
     forge(tmp_path, {2: head}, topic="p", partition=1, log_start=2)
     cluster = cluster_under(tmp_path)
     ((_, finding),) = found_in(cluster)
-    assert finding.evidence == {"transactions": 1, "partition": "p-1"}
+    assert finding.evidence == {"transactions": 1, "partition": "p-1", "appended_ms": NOW + 20}
     verdicts = [
         MarkerStatus(verdict) for verdict in cluster.marker_join.transaction_partitions["marker_status"].tolist()
     ]
@@ -87,7 +88,7 @@ def test_nothing_but_offsets(tmp_path: Path) -> None:
     forge(tmp_path, log, topic="__consumer_offsets")
     ((_, finding),) = found_in(cluster_under(tmp_path))
     assert (finding.code.name, finding.producer_id) == ("eos-commit-without-output", 1)
-    assert finding.evidence == {"transactions": 1}
+    assert finding.evidence == {"transactions": 1, "appended_ms": NOW + 20}
 
 
 def supplied_by_clocks(folder: Path, differences_ms: list[int], *, version: int = 0) -> None:

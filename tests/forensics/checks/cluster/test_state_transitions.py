@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.coordinators.cluster_evidence import PlacedFinding
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import forge
 
@@ -130,7 +131,7 @@ def test_the_end_was_decided_twice_and_the_partitions_are_missing(tmp_path: Path
     log = f"{BEGUN}; a PrepareAbort 1 0 {{t-0}} t 2; a PrepareCommit 1 0 {{t-0}} t 4; a CompleteCommit 1 0 t 6"
     (placed,) = forged_findings(tmp_path, log)
     assert codes([placed]) == [("txnlog-prepare-flip", "warning", 2)]
-    assert placed.finding.evidence == {"markers_sent": 0, "partitions": 1, "partitions_seen": 0}
+    assert placed.finding.evidence == {"markers_sent": 0, "partitions": 1, "partitions_seen": 0, "appended_ms": NOW + 2}
     assert placed.finding.exactness == "approximate"
 
 

@@ -173,7 +173,7 @@ def test_many_transactions_one_after_the_other_are_not_open_at_once(tmp_path: Pa
 def test_a_transaction_over_many_segments(tmp_path: Path) -> None:
     data = {n: f"D 1 0 {n}-{n} @{n}-{n} T" for n in range(11)}
     (many,) = forged_findings(last_stable_offset, tmp_path, data)
-    assert (many.code.name, many.evidence) == ("txn-open-many", {"segments": 11})
+    assert (many.code.name, many.evidence) == ("txn-open-many", {"segments": 11, "written_ms": NOW})
     assert many.severity is Severity.INFO
 
 

@@ -20,6 +20,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT, Batch
 from kforensics.parsers.log.batches import walk
 from lab.places import SAMPLES
+from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.check_runs import (
     HEALTHY_SCENARIOS,
     RULES,
@@ -238,7 +239,7 @@ def test_unknown_attributes_are_found(tmp_path: Path, attributes: int) -> None:
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.code.name, finding.severity) == ("batch-attributes-unknown", Severity.WARNING)
     assert (finding.first_offset, finding.last_offset) == (10, 14)
-    assert finding.evidence == {"batches": 1, "attributes": attributes % 65536}
+    assert finding.evidence == {"batches": 1, "attributes": attributes % 65536, "written_ms": NOW + 10}
 
 
 @pytest.mark.parametrize("attributes", [1, 2, 3, 4, LOG_APPEND_TIME_BIT, 0x10, 0x40])
@@ -271,7 +272,7 @@ def test_wrong_counts_of_all_producers_are_one_finding(tmp_path: Path) -> None:
         patch(log, base_offset, count=count)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
     assert (finding.first_offset, finding.last_offset, finding.position) == (0, 14, 0)
-    assert finding.evidence == {"batches": 3, "largest_excess": 3}
+    assert finding.evidence == {"batches": 3, "largest_excess": 3, "written_ms": NOW}
     assert finding.message == (
         "3 batches between offsets 0 and 14 have a different number of records than offsets: one has 3 more."
     )
