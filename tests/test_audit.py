@@ -126,6 +126,40 @@ def test_verbose_has_the_findings_of_each_incident_and_all_the_partitions_withou
     assert "  committed-0 on broker 1" in ended.lines[at + 1 :]
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "first", "last"),
+    [
+        (
+            "--code atomicity-split-outcome",
+            0,
+            "NOTHING WITH --code atomicity-split-outcome: 18 partitions",
+            "18 partitions: no finding with --code atomicity-split-outcome",
+        ),
+        # The transaction whose finding is selected hangs, which is worse than this finding.
+        (
+            "--code txn-late",
+            0,
+            "CRITICAL, 3 incidents with --code txn-late",
+            "16 partitions: no finding with --code txn-late",
+        ),
+        (
+            "--severity critical",
+            1,
+            "CRITICAL, 2 incidents with --severity critical",
+            "16 partitions: no finding with --severity critical",
+        ),
+    ],
+)
+def test_a_selection_of_findings_is_never_taken_for_all(options: str, code: int, first: str, last: str) -> None:
+    ended = run("audit", "--quiet", "--as-of", AS_OF, *options.split(), SAMPLES / "transactions-v2")
+    assert (ended.code, ended.lines[0].partition(": 18")[0], ended.lines[-1]) == (
+        code,
+        first.partition(": 18")[0],
+        last,
+    )
+    assert "CLEAN" not in ended.out.decode().upper()
+
+
 def test_a_healthy_broker_is_clean(tmp_path: Path) -> None:
     forge(tmp_path, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5")
     ended = run("audit", "--quiet", "--as-of", "2023-11-14T22:14", tmp_path)

@@ -68,14 +68,14 @@ class LsoAnswer(PartitionAnswer):
     """The last stable offset of a partition, or its history.
 
     Attributes:
-        stable: the last stable offset; None if the rows are its history.
+        stable: the last stable offset.
         transactional_id: of the transaction that blocks it, None if unknown.
         cluster: name of its cluster, if a transaction blocks it.
     """
 
-    stable: StableOffset | None
-    transactional_id: str | None = None
-    cluster: str = ""
+    stable: StableOffset
+    transactional_id: str | None
+    cluster: str
 
     def in_document(self) -> tuple[tuple[Finding, ...], StableOffset | None]:
         """Return the findings, and the last stable offset."""
@@ -104,15 +104,13 @@ class LsoQuestion(Question[LsoAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> LsoAnswer:
         """Return the last stable offset of a partition, or its history."""
-        missing = tuple(missing_logs.findings(state))
-        if self.history:
-            return LsoAnswer(rows=TransactionTables.of(state).history(), findings=missing, state=state, stable=None)
         blockage = Blockage.of(state, context, self.at)
+        findings = blockage.findings if self.at is None else tuple(missing_logs.findings(state))
         is_blocked, state = blockage.stable.blocking_transaction is not None, blockage.state
         return LsoAnswer(
             # As an audit has them, whose partitions are evaluated without coordinators.
-            rows=lso_rows(state, blockage.stable_in_log),
-            findings=blockage.findings if self.at is None else missing,
+            rows=TransactionTables.of(state).history() if self.history else lso_rows(state, blockage.stable_in_log),
+            findings=findings,
             state=state,
             stable=blockage.stable,
             transactional_id=blockage.transactional_id,

@@ -49,8 +49,7 @@ def lso(  # long: one parameter per option
 
 
 def _add(text: "LsoText", answer: "LsoAnswer") -> None:
-    if answer.stable is not None:
-        text.add(answer.state, answer.stable, answer.findings, answer.transactional_id, answer.cluster)
+    text.add(answer.state, answer.stable, answer.findings, answer.transactional_id, answer.cluster)
 
 
 def _add_history(text: "RankedText", answer: "LsoAnswer") -> None:

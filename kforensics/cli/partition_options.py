@@ -254,6 +254,13 @@ class FindingSelection:
     minimum: Severity | None = None
     codes: frozenset[str] = frozenset()
 
+    def __str__(self) -> str:
+        """Return the options that select them, nothing if all are."""
+        if self.minimum is None:
+            return ""
+        given = [] if self.codes and self.minimum == Severity.INFO else [f"--severity {self.minimum}"]
+        return " ".join([*given, *(f"--code {code}" for code in sorted(self.codes))])
+
     def of(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Return those of some findings that are selected."""
         if self.minimum is None:

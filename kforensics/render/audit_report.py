@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import nsmallest
+from itertools import chain
 from typing import Any
 
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -54,6 +55,7 @@ class AuditReport:
         incidents: rows of the table ``incidents``, worst first; empty until they are added.
         names_clean: whether to keep the names of partitions without any finding.
         clean: names of partitions without any finding, if they are kept.
+        selection: the options that select the findings that it is about, empty if it is about all.
     """
 
     as_of_ms: int
@@ -68,6 +70,7 @@ class AuditReport:
     incidents: list[dict[str, Any]] = field(default_factory=list)
     names_clean: bool = False
     clean: list[tuple[Place, str]] = field(default_factory=list)
+    selection: str = ""
 
     def add(self, result: PartitionResult) -> None:
         """Add the result of one partition, or of several partitions together."""
@@ -109,8 +112,9 @@ class AuditReport:
 
     @property
     def worst(self) -> Severity | None:
-        """The worst severity of any finding; None if there are no findings."""
-        return max((severity for severity, _ in self.findings_by_code), default=None)
+        """The worst severity of any finding, and of the incidents that they are of; None if there are no findings."""
+        incidents = (Severity[row["severity"].upper()] for row in self.incidents[:1])
+        return max(chain((severity for severity, _ in self.findings_by_code), incidents), default=None)
 
     def lines(self, bootstrap_server: str | None = None, view: IncidentView | None = None) -> Iterator[str]:
         """Yield the lines of the report.
@@ -130,7 +134,8 @@ class AuditReport:
         if not (count := self.partitions_by_severity[None]):
             return
         yield ""
-        yield f"{format_count(count, 'partition')}: nothing found{':' if self.clean and view.screen.shows_all else ''}"
+        what = f"no finding with {self.selection}" if self.selection else "nothing found"
+        yield f"{format_count(count, 'partition')}: {what}{':' if self.clean and view.screen.shows_all else ''}"
         if view.screen.shows_all:
             ordered = sorted(self.clean, key=lambda partition: partition_sort_key(*partition))
             yield from (f"  {partition_label(place, folder)}" for place, folder in ordered)
@@ -150,14 +155,17 @@ class AuditReport:
             yield f"  … and {self.unread_count - len(self.unread):,} more"
 
     def _verdict(self) -> str:
-        verdict = "CLEAN" if self.worst is None else str(self.worst).upper()
+        nothing = f"NOTHING WITH {self.selection}" if self.selection else "CLEAN"
+        verdict = nothing if self.worst is None else str(self.worst).upper()
         is_complete = not self.unread_count and not self.unreadable_paths
         return verdict if is_complete else f"{verdict}, AND NOT ALL COULD BE READ"
 
     def _incident_count(self) -> str:
-        return f", {format_count(self.incident_count, 'incident')}" if self.incident_count else ""
+        of = f" with {self.selection}" if self.selection else ""
+        return f", {format_count(self.incident_count, 'incident')}{of}" if self.incident_count else ""
 
     def _severity_counts(self) -> list[str]:
         counts = [(self.partitions_by_severity[severity], str(severity)) for severity in sorted(Severity, reverse=True)]
-        counts += [(self.partitions_by_severity[None], "clean"), (self.unread_count, "unread")]
+        none = "without these findings" if self.selection else "clean"
+        counts += [(self.partitions_by_severity[None], none), (self.unread_count, "unread")]
         return [f"{count:,} {verdict}" for count, verdict in counts if count]

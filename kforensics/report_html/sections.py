@@ -103,7 +103,7 @@ def _summary(verdict: StoreVerdict, incidents: Sequence[StoredIncident] | None) 
     if row["severity"] == INFO:
         yield "Nothing needs to be done: everything that was found is informational."
         return
-    urgent = sum(incident.row["severity"] != INFO for incident in incidents)
+    urgent = sum(count for severity, count in verdict.incidents_by_severity.items() if severity != INFO)
     where = format_count(row["partition_count"], "partition")
     yield f"{format_count(urgent, 'incident')} {'needs' if urgent == 1 else 'need'} action."
     yield f" The worst: {short_text(MEANINGS.get(row['kind'], row['kind']))}, in {where}"

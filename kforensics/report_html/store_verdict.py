@@ -32,6 +32,7 @@ class StoreVerdict:
         is_complete: whether all inputs could be read.
         partitions: number of partitions by their verdict.
         findings_by_code: number of findings by severity and code.
+        incidents_by_severity: number of incidents by severity, also of those that the report has no card for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class StoreVerdict:
     is_complete: bool
     partitions: dict[str, int]
     findings_by_code: dict[tuple[Severity, str], int]
+    incidents_by_severity: dict[str, int]
 
 
 def store_verdict(store: StoreReader) -> StoreVerdict:
@@ -58,7 +60,9 @@ def store_verdict(store: StoreReader) -> StoreVerdict:
     sentence, *details = takewhile(bool, report.lines())
     name = CLEAN if report.worst is None else str(report.worst)
     is_complete = not (report.unread_count or report.unreadable_paths)
-    return StoreVerdict(name, sentence, tuple(details), report.worst, is_complete, partitions, codes)
+    stored = store.batches("incidents", ["severity"]) if "incidents" in store.manifest["rows"] else ()
+    incidents = {str(severity): count for (severity,), count in count_values(stored, ["severity"]).items()}
+    return StoreVerdict(name, sentence, tuple(details), report.worst, is_complete, partitions, codes, incidents)
 
 
 def _audit_report(

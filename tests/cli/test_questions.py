@@ -62,6 +62,18 @@ def test_lso_at_an_offset_and_its_history_agree() -> None:
         assert (row["last_stable_offset"], row["producer_id"]) == (step["last_stable_offset"], step["producer_id"])
 
 
+@pytest.mark.parametrize("options", [(), ("--severity", "error"), ("--code", "lso-stuck")])
+def test_the_history_has_the_findings_and_the_exit_code_of_the_lso(options: tuple[str, ...]) -> None:
+    command = ("lso", "--quiet", "--as-of", AS_OF, *options, SAMPLES / "transactions-v2" / "broker-1")
+    ended, history = run(*command, "--format", "json"), run(*command, "--history", "--format", "json")
+    assert (ended.code, history.code) == (1, 1)
+    for table in ("findings", "incidents"):
+        rows = json.loads(ended.out)["tables"][table]
+        assert rows
+        assert json.loads(history.out)["tables"][table] == rows
+    assert "hanging-0 on broker 1: LSO by high watermark" in run(*command, "--history").lines
+
+
 def test_transactions_are_selected_and_sorted() -> None:
     rows = run("transactions", "--quiet", "--format", "ndjson", OPEN).rows("transactions")
     assert [row["first_offset"] for row in rows] == sorted(row["first_offset"] for row in rows)

@@ -18,6 +18,7 @@ import pytest
 
 from kforensics.errors import InputError, install_line
 from kforensics.forensics.core.findings import Severity
+from kforensics.report_html.incident_rows import MAX_INCIDENTS
 from kforensics.report_html.page_rows import page_value
 from kforensics.report_html.report_page import report_page
 from kforensics.report_html.sections import verdict_header
@@ -103,6 +104,15 @@ def test_the_worst_incident_is_told_in_a_sentence(page: str) -> None:
     text = "".join(seen(page).texts)
     assert re.search(r"[0-9]+ incidents need action\. The worst: [a-z ']+, in [0-9]+ partitions?( since |\. )", text)
     assert text.index("need action") < text.index("Incidents, worst first")
+
+
+def test_the_number_of_incidents_includes_those_without_a_card(tmp_path: Path) -> None:
+    store = forged(tmp_path, {"incidents": 250})
+    severities = _rows(store, "incidents", ("severity",))
+    urgent = sum(row["severity"] != "info" for row in severities)
+    assert urgent > MAX_INCIDENTS
+    _, page = report_page(open_store(str(store)))
+    assert f"{urgent} incidents need action." in "".join(seen(page).texts)
 
 
 def test_every_incident_has_one_card_and_every_finding_a_row_that_names_it(page: str, store: Path) -> None:
@@ -287,7 +297,7 @@ def test_a_notice_says_that_charts_are_left_out(store: Path, monkeypatch: pytest
 def test_one_critical_partition_of_a_thousand_is_visible_in_the_bar() -> None:
     """And no verdict that no partition has."""
     verdict = StoreVerdict(
-        "critical", "CRITICAL", (), Severity.CRITICAL, True, {"critical": 1, "clean": 999}, {}
+        "critical", "CRITICAL", (), Severity.CRITICAL, True, {"critical": 1, "clean": 999}, {}, {}
     )  # complete
     header = verdict_header(verdict, [])
     bars = {

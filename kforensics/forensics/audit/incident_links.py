@@ -27,11 +27,12 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
 
     Args:
         placed: the finding.
-        key: its key; kinds by producer also have the transactional id, which keeps its name with a new producer id.
+        key: its key; kinds by producer also have the transactional id, which keeps its name with a new producer id. A
+            coordinator's log is one incident, whichever ids it has.
     """
     kind, cluster = key[:2]
     evidence, code = placed.finding.evidence, placed.finding.code.name
-    if isinstance(name := evidence.get("transactional_id"), str):
+    if kind != "coordinator-log" and isinstance(name := evidence.get("transactional_id"), str):
         yield kind, cluster, "transactional id", name
     if code == "unclean-election-loss":
         yield from (("committed", cluster, group, offset) for group, offset in evidence.get("groups", {}).items())

@@ -14,7 +14,7 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 
-__all__ = ["epochs_of", "incident_text", "is_check", "listed", "partition_list", "since_when"]
+__all__ = ["CONSEQUENCES", "epochs_of", "incident_text", "is_check", "listed", "partition_list", "since_when"]
 
 # Ranges of partitions that an incident lists.
 MAX_RANGES = 20
@@ -25,6 +25,45 @@ EXPLAIN = "Look at it: `kforensics explain --topic {topic} --partition {partitio
 OF_GROUP = "Look at it: `kforensics groups --group {group} {log_dirs}`."
 PLACEHOLDERS = ("topic", "partition", "first_offset", "folder")
 VERIFY = "Look at it: `kforensics verify {folder}`."
+
+# What an incident of a kind does to consumers, producers or brokers, if the number of its records is not known. The
+# kinds that are left out are informational, or their findings count the records.
+CONSEQUENCES = {
+    "unclean-election": "Records that were acknowledged, and that consumers may have read, are lost.",
+    "replica-divergence": "Consumers receive other records when another replica leads.",
+    "under-replication": "If its leader fails, this replica cannot take over without losing records.",
+    "missing-log": "The records are lost, unless another replica has them.",
+    "corrupt-bytes": "Consumers cannot read past the damaged bytes.",
+    "torn-log-end": "The next start of the broker removes the torn batch.",
+    "missing-offsets": "Records are missing, or cannot be fetched by their offset.",
+    "stuck-transaction": "Its own records are hidden from read_committed consumers until it ends.",
+    "split-transaction": "Consumers with read_committed do not receive what the coordinator decided.",
+    "late-writes": "Consumers with read_committed may receive records that nobody committed, or miss some.",
+    "fencing-loop": "The producers abort the transactions of each other and make no progress.",
+    "wrong-visibility": "Consumers with read_committed may receive aborted records, or miss committed ones.",
+    "producer-state": "A broker that loads the snapshot may reject the next batch of a producer, or store it twice.",
+    "sequence-gap": "Records that the producer sent may be lost.",
+    "coordinator-log": "The coordinator may end a transaction wrongly, or not at all.",
+    "internal-partitions": "Coordinators look elsewhere: what these partitions know of the names has no effect.",
+    "shared-producer-id": "Sequences, epochs and markers of the two mix in every partition that both write to.",
+    "offset-beyond-log": "The group restarts where auto.offset.reset says: it skips records or reads some twice.",
+    "group-offsets": "The group may skip records or read some twice.",
+    "group-reset": "The group restarts where auto.offset.reset says: it skips records or reads some twice.",
+    "faulty-markers": "A transaction may have ended otherwise than its coordinator decided.",
+    "next-start": "The broker does not start, or does not serve the same records as before.",
+    "index-damage": "A fetch by offset or time may start at a wrong position, until the index is rebuilt.",
+    "checkpoint-damage": "The next start of the broker begins with wrong offsets or leader epochs.",
+    "malformed-records": "Consumers may fail at these records, or misread them.",
+    "keyless-records": "The next cleaning removes these records.",
+    "misplaced-keys": "Consumers may receive the records of a key out of order, or values that were replaced.",
+    "producer-epochs": "The producer soon needs a new producer id.",
+    "slow-transactions": "Consumers with read_committed wait as long for the records after its first one.",
+    "aborted-transactions": "The work of the producers is repeated.",
+    "operator-abort": "The application did not abort it, and may count on its records.",
+    "broker-clocks": "Times that different brokers set cannot be compared.",
+    "timestamps": "Retention and searches by time may be too early or too late.",
+    "repeated-content": "Consumers may process the same content twice.",
+}
 
 
 def is_check(command: str) -> bool:
@@ -45,7 +84,7 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
         what = _stuck(row, next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0]))
     else:
         what = _counts(row) if kind.key is by_cluster else _what(row, own[0])
-    return {"what": what, "impact": " ".join(_impact(row)) or None, "remedy": _remedy(row, own, examples)}
+    return {"what": what, "impact": " ".join(_impact(kind, row)) or None, "remedy": _remedy(row, own, examples)}
 
 
 def _what(row: Mapping[str, Any], lead: Mapping[str, Any]) -> str:
@@ -94,8 +133,8 @@ def _producers(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"producer {producer_id}{span}"
 
 
-def _impact(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences on what consumers do not receive, or receive twice."""
+def _impact(kind: IncidentKind, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on what consumers do not receive, or receive twice; otherwise what such an incident does."""
     groups = json.loads(row["groups"] or "[]")
     if hidden := row["hidden_records"]:
         yield f"{format_count(hidden, 'record')} hidden from read_committed consumers."
@@ -103,6 +142,9 @@ def _impact(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_count(lost, 'record')} lost or at risk."
     if repeated := row["repeated_records"]:
         yield f"{format_count(repeated, 'record')} written twice."
+    is_counted = hidden or lost or repeated
+    if not is_counted and row["severity"] != str(Severity.INFO) and kind.name in CONSEQUENCES:
+        yield CONSEQUENCES[kind.name]
     if groups:
         yield f"{'Group' if len(groups) == 1 else 'Groups'} {', '.join(map(repr, groups))} affected."
 

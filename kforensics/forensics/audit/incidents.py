@@ -55,7 +55,7 @@ SAME_BATCH_KINDS = ("stuck-transaction", "split-transaction", "late-writes")
 REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
 # Columns with the parts of an effect, in their order.
 EFFECTS = ("hidden_records", "lost_records", "repeated_records")
-LOST_RANGES = ("unclean-election-loss", "segment-missing", "batch-crc-mismatch", "batch-length-invalid")
+LOST_RANGES = ("unclean-election-loss", "segment-missing", "offset-gap", "batch-crc-mismatch", "batch-length-invalid")
 
 
 @dataclass(slots=True)
@@ -272,7 +272,8 @@ def _effect(finding: Finding, result: PartitionResult) -> Effect:
         return 0, 0, int(evidence.get("records", 0))
     if code == "replica-divergence" and "truncates_to" in evidence:
         return 0, int(evidence["records"]) - int(evidence["written_again"]), 0
-    if code in LOST_RANGES and finding.first_offset is not None and finding.last_offset is not None:
+    is_lost = code in LOST_RANGES and (code != "offset-gap" or finding.severity > Severity.INFO)  # not by a cleaner
+    if is_lost and finding.first_offset is not None and finding.last_offset is not None:
         return 0, max(finding.last_offset - finding.first_offset + 1, 0), 0
     return NO_EFFECT
 

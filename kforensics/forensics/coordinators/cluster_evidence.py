@@ -205,6 +205,8 @@ class Cluster:
             **{name: getattr(record, name) for name in ("segment", "position", "offset")},
         }
         producer = (record.producer_id, record.producer_epoch) if record.producer_id != NONE else None
+        if record.transactional_id is not None:
+            more["evidence"] = {**more.get("evidence", {}), "transactional_id": record.transactional_id}
         at, finding = self.at_coordinator(row, code, message, producer=producer, **more)
         return PlacedFinding(at, dated(finding, {"timestamp": record.timestamp}, APPENDED))
 

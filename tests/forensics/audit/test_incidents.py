@@ -17,7 +17,7 @@ from kforensics.analyses.audit import AuditRequest, audit_results
 from kforensics.analyses.partitions import investigate
 from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE
 from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES
-from kforensics.forensics.audit.incident_text import since_when
+from kforensics.forensics.audit.incident_text import CONSEQUENCES, since_when
 from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.all_checks import ALL_CHECKS
@@ -111,6 +111,22 @@ def test_incidents_that_need_action_state_when(sample: str) -> None:
     reasons = {"legacy" if str(row["log_dir"]).endswith("legacy") else row["kind"] for row in undated}
     assert rows
     assert reasons <= WITHOUT_TIMES, undated
+
+
+def test_an_incident_that_needs_action_says_what_it_does() -> None:
+    worst = {code: CODES[code].severity for kind in KINDS for code in kind.codes}
+    informational = {kind.name for kind in KINDS if kind.at_most is Severity.INFO}
+    counted = {"producer-duplicates", "retry-duplicates"}
+    silent = {
+        kind.name
+        for kind in KINDS
+        if kind.name not in CONSEQUENCES and max(worst[code] for code in kind.codes) > Severity.INFO
+    }
+    assert silent <= informational | counted
+    for sample in ("damaged", "forged-markers-v2", "state-lost-after-stop"):
+        rows = [row for row in _incidents(sample) if row["severity"] != "info"]
+        assert rows
+        assert all(row["impact"] for row in rows), sample
 
 
 def test_the_time_of_a_stuck_decision_is_that_of_its_last_record() -> None:

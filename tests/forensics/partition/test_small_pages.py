@@ -123,7 +123,7 @@ def answers(
     """Return the answer as rows and as text."""
     if isinstance(question, LsoQuestion):
         steps = question.answer(state, NOTHING_AROUND)
-        if steps.stable is not None:
+        if not question.history:
             with closing(LsoText(Screen())) as stuck:
                 lso._add(stuck, steps)
                 return list(steps.rows), list(stuck.parts())
