@@ -39,14 +39,14 @@ def audit_locally(
     Raises:
         UsageError: the options do not go together, or the store cannot be written.
     """
-    options.refuse("an audit shows nothing that has", "since")
-    selection = options.selected_findings()
+    selection, since = options.selected_findings(), options.since_time()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
     if request.redaction is not None:
         brokers = request.redaction.addresses(brokers)
     tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
+    began = since.ms(investigation.rules.as_of_ms) if since else None
     report.names_clean, report.selection = view.screen.shows_all, str(selection)
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
     stages = Stages()
@@ -57,7 +57,7 @@ def audit_locally(
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
         with closing(run_audit(investigation, request, advance, stages, notify)) as results:
-            for result in watch_partitions(selected_results(results, selection), status, meter):
+            for result in watch_partitions(selected_results(results, selection, began), status, meter):
                 report.add(result)
                 if output_format is not Format.TEXT:
                     kept.append(result.for_brokers(brokers))

@@ -128,9 +128,9 @@ class PartitionOptions(SharedOptions):
             UsageError: there is no such severity or code.
         """
         if self.min_severity is None and not self.codes:
-            return FindingSelection()
+            return FindingSelection(period=self.since)
         minimum = severity_of(self.min_severity or str(Severity.INFO), "--severity") or Severity.INFO
-        return FindingSelection(minimum, frozenset(map(_known_code, self.codes or ())))
+        return FindingSelection(minimum, frozenset(map(_known_code, self.codes or ())), self.since)
 
     def refuse(self, command: str, *names: str) -> None:
         """Refuse options that a command has no use for.
@@ -249,17 +249,23 @@ class FindingSelection:
     Attributes:
         minimum: the least severity, None for all findings.
         codes: only these codes; all if it is empty.
+        period: ``--since`` as it was given; None for any time.
     """
 
     minimum: Severity | None = None
     codes: frozenset[str] = frozenset()
+    period: str | None = None
 
     def __str__(self) -> str:
         """Return the options that select them, nothing if all are."""
-        if self.minimum is None:
-            return ""
-        given = [] if self.codes and self.minimum == Severity.INFO else [f"--severity {self.minimum}"]
-        return " ".join([*given, *(f"--code {code}" for code in sorted(self.codes))])
+        given = [] if self.minimum in (None, Severity.INFO) else [f"--severity {self.minimum}"]
+        since = [] if self.period is None else [f"--since {self.period}"]
+        return " ".join([*given, *(f"--code {code}" for code in sorted(self.codes)), *since])
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all findings are shown."""
+        return self.minimum is None and self.period is None
 
     def of(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         """Return those of some findings that are selected."""

@@ -73,14 +73,12 @@ REFUSED: dict[str, set[str]] = {
     **dict.fromkeys(("ids", "ids-life", "ids-where"), NO_FINDINGS | NO_TIMES | {"--topic", "--partition"}),
     **dict.fromkeys(("groups", "groups-history"), NO_FINDINGS | NO_TIMES),
     "settings": NO_FINDINGS | NO_TIMES | {"--partition"},
-    "scan": NO_TIMES,
-    "verify": NO_TIMES,
-    "audit": NO_TIMES,
+    **{name: set() for name in ("scan", "verify", "audit")},
 }
 # Rows that state the selection: how many incidents or partitions there are, with what findings, or with what offsets.
 SUMMED_UP = {
-    "audit": ("--code", "--severity", "--partition", "--topic"),
-    "scan": ("--code", "--severity"),
+    "audit": ("--code", "--severity", "--since", "--partition", "--topic"),
+    "scan": ("--code", "--severity", "--since"),
     "keys": ("--topic",),
     "transaction-costs": ("--topic", "--partition"),
     "groups": ("--topic",),

@@ -93,6 +93,27 @@ def test_what_happened_since(tmp_path: Path) -> None:
     assert "--since selects what has a time of its own" in sentence(run("lso", "--since", "1h", folder))
 
 
+def test_an_audit_of_what_began_since_a_time_has_what_is_not_over(tmp_path: Path) -> None:
+    """A sequence that is reused long ago is left out; the transaction that is open since then is not."""
+    early, late = "ts 1700000000000", "ts 1700007200000"
+    reused = f"D 1 0 0-1 @0-1 N {early}; D 1 0 0-1 @2-3 N {early}; D 2 0 0-1 @4-5 N {late}; D 2 0 0-1 @6-7 N {late}"
+    forge(tmp_path, reused)
+    forge(tmp_path, f"D 3 0 0-0 @0-0 T {early}", partition=1)
+    at = ("--quiet", "--as-of", 1_700_007_260_000)
+    for command, since, producers in (
+        ("audit", "1h", {2, 3}),
+        ("audit", "3h", {1, 2, 3}),
+        ("scan", "1700000000001", {2, 3}),
+        ("scan", "1700007200001", {3}),
+    ):
+        ended = run(command, *at, "--since", since, "--format", "json", tmp_path)
+        findings = json.loads(ended.out)["tables"]["findings"]
+        assert {row["producer_id"] for row in findings} == producers, (command, since)
+        incidents = [json.loads(row["producer_ids"]) for row in json.loads(ended.out)["tables"]["incidents"]]
+        assert {producer for ids in incidents for producer in ids} == producers
+    assert run("audit", *at, "--since", "1h", tmp_path).lines[0].startswith("CRITICAL, 2 incidents with --since 1h: ")
+
+
 @pytest.mark.parametrize(
     ("text", "since"), [("2h", Since(duration_ms=7_200_000)), ("1700000000000", Since(1_700_000_000_000))]
 )

@@ -38,7 +38,7 @@ CONSEQUENCES = {
     "missing-offsets": "Records are missing, or cannot be fetched by their offset.",
     "stuck-transaction": "Its own records are hidden from read_committed consumers until it ends.",
     "split-transaction": "Consumers with read_committed do not receive what the coordinator decided.",
-    "late-writes": "Consumers with read_committed may receive records that nobody committed, or miss some.",
+    "late-writes": "Consumers with read_committed may receive records that were not committed, or miss some.",
     "fencing-loop": "The producers abort the transactions of each other and make no progress.",
     "wrong-visibility": "Consumers with read_committed may receive aborted records, or miss committed ones.",
     "producer-state": "A broker that loads the snapshot may reject the next batch of a producer, or store it twice.",

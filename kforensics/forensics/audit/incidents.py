@@ -39,7 +39,7 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES
-from kforensics.forensics.core.reporting import APPENDED, WRITTEN
+from kforensics.forensics.core.reporting import APPENDED, EVENT_TIMES, WRITTEN
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.partition_files import partition_sort_key
@@ -248,10 +248,11 @@ def _roots(keys: Iterable[IncidentKey], edges: Edges) -> dict[IncidentKey, Incid
 def _times(finding: Finding, as_of_ms: int) -> Iterator[int]:
     """Yield the times that a finding states: when what it reports began, or the last sign of it before."""
     evidence = finding.evidence
-    if isinstance(evidence.get("began_ms"), int):  # its coordinator knows better than the timestamps of records
-        yield evidence["began_ms"]
+    began, *others = EVENT_TIMES
+    if isinstance(evidence.get(began), int):  # its coordinator knows better than the timestamps of records
+        yield evidence[began]
         return
-    for name in ("elected_at", "leaderless_from", "aborted_ms"):
+    for name in others:
         if isinstance(evidence.get(name), int):
             yield evidence[name]
     for name in ("silent_ms", "lasts_ms"):

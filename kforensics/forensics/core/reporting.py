@@ -16,6 +16,7 @@ from kforensics.parsers.format.array_types import Column, StructArray
 
 __all__ = [
     "APPENDED",
+    "EVENT_TIMES",
     "MOST",
     "WRITTEN",
     "Row",
@@ -25,6 +26,7 @@ __all__ = [
     "first_findings",
     "first_n",
     "first_n_of_parts",
+    "newest_time",
     "place",
     "time_of",
 ]
@@ -37,6 +39,8 @@ NO_TIMES = (NO_TIME, -1)
 # Names in the evidence of when what a finding is about was written: records, by the clocks of their producers, and what
 # brokers write by their own clocks.
 WRITTEN, APPENDED = "written_ms", "appended_ms"
+# Further names of times in evidence, of what brokers and coordinators did.
+EVENT_TIMES = ("began_ms", "elected_at", "leaderless_from", "aborted_ms")
 # The fields of rows with a time, the best first, each with what it is in evidence; None where that depends on the row.
 ROW_TIMES = (
     ("timestamp", None),
@@ -151,6 +155,13 @@ def dated(finding: Finding, row: Row, name: str = WRITTEN) -> Finding:
     """
     known = next(filter(None, (time_of(row[field], clock or name) for field, clock in ROW_TIMES if field in row)), {})
     return replace(finding, evidence={**finding.evidence, **known}) if known else finding
+
+
+def newest_time(evidence: Mapping[str, Any]) -> int | None:
+    """Return the newest time that the evidence of a finding states in ms, None if it states none."""
+    times = [evidence.get(name) for name in (APPENDED, WRITTEN, *EVENT_TIMES)]
+    times += evidence.get("written_between_ms", ())
+    return max((time for time in times if isinstance(time, int)), default=None)
 
 
 def time_of(time: int, name: str = APPENDED) -> dict[str, object]:
