@@ -199,7 +199,7 @@ class TableView:
         definition = Table(self.definition.name, self.definition.row, tuple(by_name[name] for name in columns))
 
         def first(count: int) -> pa.Table:
-            return self.head(count).select(columns)
+            return self._first(count).select(columns)
 
         def stream() -> Iterator[pa.RecordBatch]:
             source = self._source.stream() if self._table is None else self._table.to_batches()
@@ -211,13 +211,13 @@ class TableView:
         """Return whether a table or a view has the same columns and rows."""
         return bool(self.to_arrow().equals(other.to_arrow() if isinstance(other, TableView) else other))
 
-    def head(self, count: int = SHOWN_ROWS) -> pa.Table:
-        """Return the first rows as an Arrow table, and read no more than they need.
+    def head(self, count: int = SHOWN_ROWS) -> TableView:
+        """Return a view of the first rows, which reads no more than they need.
 
         Raises:
             InputError: a file cannot be read.
         """
-        return self._source.first(count) if self._table is None else self._table.slice(0, count)
+        return _view_of(type(self), self.definition, self._first(count))
 
     def __eq__(self, other: object) -> bool:
         import pyarrow as pa
@@ -247,7 +247,7 @@ class TableView:
         return self._count
 
     def __bool__(self) -> bool:
-        return bool(self.head(1).num_rows)
+        return bool(self._first(1).num_rows)
 
     def __iter__(self) -> Iterator[Any]:
         return self._rows()
@@ -267,7 +267,7 @@ class TableView:
         position = index if index >= 0 else len(self) + index
         if position < 0:
             raise IndexError(f"the table {self.definition.name} has no row {index}")
-        table = self.head(position + 1) if position < MAX_HEAD_INDEX else self.to_arrow()
+        table = self._first(position + 1) if position < MAX_HEAD_INDEX else self.to_arrow()
         rows = table.slice(position, 1).to_pylist()
         if not rows:
             raise IndexError(f"the table {self.definition.name} has no row {index}")
@@ -306,6 +306,9 @@ class TableView:
         scrolled = element("div", table, style="overflow-x: auto") if shown.num_rows else ""
         return element("div", caption, scrolled, *(element("p", note) for note in notes))
 
+    def _first(self, count: int) -> pa.Table:
+        return self._source.first(count) if self._table is None else self._table.slice(0, count)
+
     def _rows(self) -> Iterator[Row]:
         batches = self._source.stream() if self._table is None else self._table.to_batches()
         for batch in batches:
@@ -313,7 +316,7 @@ class TableView:
 
     def _shown(self) -> tuple[pa.Table, list[str]]:
         """Return the first rows and their most important columns that are not null in all of them, and notes."""
-        head = self._worst_first() if self._is_ranked and len(self) > SHOWN_ROWS else self.head(SHOWN_ROWS)
+        head = self._worst_first() if self._is_ranked and len(self) > SHOWN_ROWS else self._first(SHOWN_ROWS)
         known = self._by_importance(head.column_names)
         empty = [name for name in known if head.num_rows and head[name].null_count == head.num_rows]
         shown = head.select([name for name in head.column_names if name in known and name not in empty])
