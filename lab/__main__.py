@@ -9,10 +9,11 @@ from lab.errors import LabError
 from lab.pedigree import write_pedigree
 from lab.progress import say
 from lab.random_cluster.copies import Counts
-from lab.random_cluster.plan import make_plan, with_disks
+from lab.random_cluster.plan import make_plan, with_disks, with_remote_storage
 from lab.random_cluster.run import play
 from lab.scenario import Scenario
 from lab.scenarios import ALL, by_name
+from lab.scenarios.remote_storage import KAFKA as TIERED_RELEASE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
     clusters.add_argument("--controllers", type=int, default=0, metavar="N", help="controllers apart from the brokers")
     clusters.add_argument("--disks", type=int, metavar="N", help="log directories of each broker; default: of the seed")
+    clusters.add_argument("--tiered", action="store_true", help=f"with remote storage; needs --kafka {TIERED_RELEASE}")
     clusters.add_argument("--migrate", action="store_true", help="begin with ZooKeeper, and migrate to KRaft")
     clusters.add_argument("--seed", type=int, default=1, help="decides settings and choices, not the timing")
     clusters.add_argument("--seconds", type=int, default=90, help="how long the load lasts")
@@ -72,6 +74,8 @@ def _random(options: argparse.Namespace) -> None:
     plan = replace(plan, controllers=options.controllers, skew_ms=skew_ms, rolls_back=options.rollback)
     if options.migrate:
         plan = replace(plan, migrates=True)
+    if options.tiered:
+        plan = with_remote_storage(plan)
     if options.disks is not None:
         plan = with_disks(plan, options.disks)
     if options.offline and len(plan.log_dirs) == 1:

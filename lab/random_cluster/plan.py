@@ -4,12 +4,15 @@ import re
 from dataclasses import dataclass, replace
 from random import Random
 
+from lab.scenarios.remote_storage import CONFIG as TIERED
 from lab.scenarios.replication import CONFIG as REPLICATED
 from lab.scenarios.steps import small_segments
 
 EARLY = re.compile(r"(0|1|2\.0)\.")
 _WITHOUT_KRAFT = re.compile(r"[0-2]\.")
 _SEGMENT_BYTES = ("log.segment.bytes", "offsets.topic.segment.bytes", "transaction.state.log.segment.bytes")
+# Topics with small segments that are not compacted.
+_TIERED = ("small", "short", "unclean", "recreated", "settings")
 _CODECS = ("none", "none", "gzip", "lz4", "snappy")
 
 
@@ -48,6 +51,7 @@ class Plan:
         skew_ms: by how much the clock of each broker is ahead of that of the broker before it; the second one is right.
         rolls_back: whether the second rolling restart brings the first release back.
         migrates: whether the brokers begin with ZooKeeper although their release has KRaft, and migrate to it.
+        tiered: whether some topics have segments in remote storage.
     """
 
     kafka: str
@@ -63,6 +67,7 @@ class Plan:
     skew_ms: int = 0
     rolls_back: bool = False
     migrates: bool = False
+    tiered: bool = False
 
     def clock_error_ms(self, node_id: int) -> int:
         """By how much the clock of a node is ahead."""
@@ -114,6 +119,17 @@ def with_disks(plan: Plan, count: int) -> Plan:
     throttle = Random(plan.seed).choice(({}, {"replica.alter.log.dirs.io.max.bytes.per.second": "10000"}))
     log_dirs = tuple(f"disk-{number}" for number in range(1, count + 1))
     return replace(plan, log_dirs=log_dirs, config={**plan.config, **throttle})
+
+
+def with_remote_storage(plan: Plan) -> Plan:
+    """The same cluster with tiered storage, which only topics that are not compacted can have."""
+    remote = {"remote.storage.enable": "true", "local.retention.bytes": "6000"}
+    topics = [
+        replace(topic, configs={**topic.configs, **remote}) if topic.name in _TIERED else topic for topic in plan.topics
+    ]
+    partitions = {"rlmm.config.remote.log.metadata.topic.num.partitions": "2"}
+    replicas = {"rlmm.config.remote.log.metadata.topic.replication.factor": str(plan.replicas)}
+    return replace(plan, tiered=True, topics=topics, config={**TIERED, **plan.config, **partitions, **replicas})
 
 
 def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:

@@ -23,6 +23,7 @@ from lab.random_cluster.load import Load, Log, create
 from lab.random_cluster.migration import Migration
 from lab.random_cluster.plan import Plan
 from lab.scenario import write_json
+from lab.scenarios import remote_storage
 from lab.scenarios.hanging_tool import find_hanging
 from lab.truth import take_truth
 
@@ -75,6 +76,8 @@ def _brokers(plan: Plan, folder: Path, counts: Counts) -> Iterator[Cluster]:
         cluster = make_cluster(
             folder, plan.kafka, plan.brokers, plan.config, plan.log_dirs, controllers=plan.controllers
         )
+        if plan.tiered:
+            remote_storage.prepare(cluster)
         version = plan.transaction_version
         _set_hosts(plan, cluster, counts)
         cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
