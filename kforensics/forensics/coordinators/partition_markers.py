@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
-from kforensics.forensics.core.packed_rows import (
-    RowPacker,
-    StructRows,
-    column_at,
-    pieces,
-    search_column,
-    with_column,
-)
+from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, pieces, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import (
@@ -151,6 +144,11 @@ class PartitionMarkers:
     epoch_starts: EpochStarts = ()
     lagging_since: int | None = None
     left_by_shutdown: bool = False
+
+    def tolerating(self, further_ms: int) -> PartitionMarkers:
+        """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""
+        is_certain = self.coverage_end in (NEVER, NO_TIME)
+        return self if is_certain else replace(self, coverage_end=self.coverage_end - further_ms)
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:

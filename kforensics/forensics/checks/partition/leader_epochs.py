@@ -19,7 +19,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import Row, first_n
 from kforensics.forensics.partition.log_summary import EpochRunArray, LogSummary
-from kforensics.forensics.partition.partition_files import LOG_START
+from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import forbidden, open_source
@@ -220,7 +220,7 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
     late, early = starts > np.maximum(runs["first_offset"], log_start), starts <= before
     early &= starts != NO_ENTRY
     is_wrong = _ascends(runs) & (runs["last_offset"] >= log_start) & (late | early | (starts == NO_ENTRY))
-    is_moved = is_wrong & ~early & _precedes(runs, checkpoint, state.log_end_offset)
+    is_moved = is_wrong & ~early & _precedes(runs, checkpoint, state)
     is_wrong &= ~is_moved
     if is_moved.any():
         yield _moved(state, checkpoint, int(runs["first_offset"][is_moved][0]))
@@ -237,19 +237,37 @@ def _compared_with_log(state: PartitionState, checkpoint: _Checkpoint) -> Iterat
     yield from first_n(runs[is_wrong], finding, start=starts[is_wrong], before=before[is_wrong], late=late[is_wrong])
 
 
-def _precedes(runs: EpochRunArray, checkpoint: _Checkpoint, log_end: int) -> BoolArray:
+def _precedes(runs: EpochRunArray, checkpoint: _Checkpoint, state: PartitionState) -> BoolArray:
     """Return which runs begin before the first entry, with its epoch or an older one.
 
     The first entry moves with the log start offset, and its file is written at once; the log start is written later. A
     crash in between takes the log start back, and deleted records with it, while the entry stays where it is. The end
     of its epoch is still right, and for older epochs brokers truncate by high watermark.
     """
-    if not checkpoint.entries or checkpoint.entries[0][1] > log_end:
+    if not checkpoint.entries or (_is_beyond(checkpoint, state) and not _is_deleted_since(state)):
         return np.zeros(len(runs), bool)
     epoch, start = checkpoint.entries[0]
     is_before = (runs["leader_epoch"] < epoch) & (runs["last_offset"] < start)
     precedes: BoolArray = is_before | (runs["leader_epoch"] == epoch) & (runs["first_offset"] < start)
     return precedes
+
+
+def _is_beyond(checkpoint: _Checkpoint, state: PartitionState) -> bool:
+    """Return whether the first entry begins beyond the end of the log."""
+    return checkpoint.entries[0][1] > state.log_end_offset
+
+
+def _is_deleted_since(state: PartitionState) -> bool:
+    """Return whether a running broker may have deleted all of the log between the copies of it and of the file.
+
+    Retention rolls the active segment to delete it too, and moves the first entry to the new log start. Checkpoints
+    beyond the end of the log would show that it has lost its end instead.
+    """
+    file, last = state.partition.leader_epochs, state.partition.segments[-1]
+    if state.partition.log_dir.clean_shutdown or file is None or None in (file.mtime_ms, last.mtime_ms):
+        return False
+    ends = (state.partition.checkpoint(name) or 0 for name in (HIGH_WATERMARK, RECOVERY_POINT))
+    return max(ends) <= state.log_end_offset and (file.mtime_ms or 0) >= (last.mtime_ms or 0)
 
 
 def _starts(runs: EpochRunArray, checkpoint: _Checkpoint) -> IntArray:
@@ -285,12 +303,15 @@ def _log_start(state: PartitionState, checkpoint: _Checkpoint) -> int:
 
 def _moved(state: PartitionState, checkpoint: _Checkpoint, first_offset: int) -> Finding:
     epoch, start = checkpoint.entries[0]
+    why = "records deleted, then a crash before the log start was written"
+    if _is_beyond(checkpoint, state):
+        why = "all of the log deleted by retention after it was copied"
     finding = state.finding(
         CODES["leader-epoch-checkpoint-mismatch"],
         f"{FILE} begins with leader epoch {epoch} at offset {start}, after the batches from offset {first_offset} on.",
         severity=Severity.INFO,
         evidence={"leader_epoch": epoch, "start_offset": start},
-        benign=("records deleted, then a crash before the log start was written: likely",),
+        benign=(f"{why}: likely",),
     )
     return replace(finding, path=checkpoint.path, first_offset=first_offset, last_offset=start - 1)
 

@@ -84,7 +84,10 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     covered_from = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms).start
     differences = clock_differences(coordinators, listed, markers, groups, covered_from, rules.clock_skew_ms)
     differences += backward_steps(by_partition.values(), rules.clock_skew_ms)
-    rules = rules.tolerating(tolerated_difference_ms(differences, rules.clock_skew_ms))
+    assumed_ms = rules.clock_skew_ms
+    rules = rules.tolerating(tolerated_difference_ms(differences, assumed_ms))
+    further_ms = rules.clock_skew_ms - assumed_ms
+    by_partition = {number: partition.tolerating(further_ms) for number, partition in by_partition.items()}
     coverage = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms)
     join = _Join(coordinators, markers, listed, groups, coverage, rules.clock_skew_ms)
     join.by_key()

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from os import utime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,8 +94,29 @@ def test_after_a_crash_the_log_start_may_be_back_where_it_was(tmp_path: Path, en
 
 
 def test_a_log_start_after_the_end_explains_nothing(tmp_path: Path) -> None:
-    forge(tmp_path, LOG, leader_epochs={0: 2}, clean_shutdown=False, replaced=checkpoint([(2, 70)]))
+    forge(tmp_path, LOG, leader_epochs={0: 2}, replaced=checkpoint([(2, 70)]))
     assert key_facts(found_in(tmp_path)) == [(MISMATCH, Severity.ERROR, 0)]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "options", "severity"),
+    [
+        (1, {}, Severity.INFO),
+        (-1, {}, Severity.ERROR),
+        (1, {"clean_shutdown": True}, Severity.ERROR),
+        (1, {"high_watermark": 22}, Severity.ERROR),
+    ],
+    ids=["copied", "file older", "stopped", "end lost"],
+)
+def test_retention_may_have_deleted_all_of_a_log_after_it_was_copied(
+    tmp_path: Path, age_s: int, options: dict[str, Any], severity: Severity
+) -> None:
+    """Seen on 4.0.0: the active segment was copied, then written to, rolled and deleted."""
+    log = {0: "plain @0-4", 5: "plain @5-9"}
+    folder = forge(tmp_path, log, **{"clean_shutdown": False, **options}, replaced=checkpoint([(0, 24)]))
+    written = file_of(folder, 5).stat().st_mtime + age_s
+    utime(folder / NAME, (written, written))
+    assert key_facts(found_in(tmp_path)) == [(MISMATCH, severity, 0)]
 
 
 def test_a_log_whose_head_is_gone_begins_within_an_epoch(tmp_path: Path) -> None:
