@@ -243,9 +243,10 @@ def _proven_expiry(evidence: Sequence[SettingEvidence], rules: Rules) -> Iterato
         stopped_ms = _stopped_ms(evidence, of_log_dir, limits.clock_skew_ms)
         longest = max(one.longest_idle_ms(stopped_ms) for one in shown)
         expired = [expired.taken_by(stopped_ms) for one in shown for expired in one.expired]
-        expired = [one for one in expired if _is_credible(one, longest)]
+        # None can be idle for less than no time: its marker has the time of a broker whose clock is ahead.
+        expired = [one for one in expired if one.idle_ms > 0 and _is_credible(one, longest)]
         shortest = min(expired, key=lambda one: (one.idle_ms, one.path), default=None)
-        if shortest and 0 < shortest.idle_ms < limits.pid_expiry_ms and limits.is_default(PRODUCER_EXPIRY):
+        if shortest and shortest.idle_ms < limits.pid_expiry_ms and limits.is_default(PRODUCER_EXPIRY):
             broker = of_log_dir[0].member.broker_id
             yield Setting(
                 PRODUCER_EXPIRY,
