@@ -281,7 +281,7 @@ def summaries_in_manifest(summaries: SummaryUse | None) -> dict[str, Any]:
 
 def _with_incidents(investigation: Investigation, results: Results) -> Results:
     """Yield results, then the incidents of their findings."""
-    incidents = _no_incidents(investigation)
+    incidents = no_incidents(investigation)
     with closing(results):
         for result in results:
             incidents.add(result)
@@ -291,13 +291,14 @@ def _with_incidents(investigation: Investigation, results: Results) -> Results:
 
 def incidents_of(investigation: Investigation, results: Iterable[PartitionResult]) -> PartitionResult:
     """Return the incidents of some results, as a result that no partition has."""
-    incidents = _no_incidents(investigation)
+    incidents = no_incidents(investigation)
     for result in results:
         incidents.add(result)
     return _incident_result(incidents)
 
 
-def _no_incidents(investigation: Investigation) -> IncidentSummary:
+def no_incidents(investigation: Investigation) -> IncidentSummary:
+    """Return a summary of incidents to which results are added."""
     clusters, partitions = investigation.clusters, investigation.partitions
     names = {partition.place.log_dir: clusters.name_of(partition) for partition in partitions}
     return IncidentSummary(names, investigation.rules.as_of_ms)

@@ -46,7 +46,6 @@ def audit_locally(
     tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
-    began = since.ms(investigation.rules.as_of_ms) if since else None
     report.names_clean, report.selection = view.screen.shows_all, str(selection)
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
     stages = Stages()
@@ -57,7 +56,7 @@ def audit_locally(
         advance = meter.advance if meter else ignore
         # An interrupt between two results must close the generator, so that no part of the store is left.
         with closing(run_audit(investigation, request, advance, stages, notify)) as results:
-            for result in watch_partitions(selected_results(results, selection, began), status, meter):
+            for result in watch_partitions(selected_results(results, selection, investigation, since), status, meter):
                 report.add(result)
                 if output_format is not Format.TEXT:
                     kept.append(result.for_brokers(brokers))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
 
-from kforensics.analyses.audit import AuditRequest, Stages, audit_size, run_audit
+from kforensics.analyses.audit import AuditRequest, Stages, audit_size, no_incidents, run_audit
 from kforensics.analyses.partitions import Investigation, ignore
+from kforensics.analyses.times import Since
 from kforensics.cli.partition_options import ExitStatus, FindingSelection, PartitionOptions, severities_of
 from kforensics.cli.writing import write_parts, write_tables
-from kforensics.forensics.audit.incident_kinds import KINDS
+from kforensics.forensics.audit.incident_kinds import kind_of
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.reporting import newest_time
@@ -23,9 +23,13 @@ from kforensics.render.output import open_output
 from kforensics.render.screen import Screen
 from kforensics.render.streams import ProgressMeter, progress_meter
 
-# What is not over: it is shown however long ago it began.
-LASTING_KINDS = ("stuck-transaction", "under-replication", "open-transactions")
-LASTING = frozenset(code for kind in KINDS if kind.name in LASTING_KINDS for code in kind.codes)
+# What is over once it has happened. Everything else is still so, such as a stuck transaction or damaged bytes.
+EVENT_KINDS = (
+    *("unclean-election", "split-transaction", "late-writes", "fencing-loop", "producer-duplicates", "sequence-gap"),
+    *("retry-duplicates", "coordinator-log", "shared-producer-id", "group-offsets", "group-reset", "faulty-markers"),
+    *("misplaced-keys", "producer-epochs", "slow-transactions", "aborted-transactions", "operator-abort"),
+    *("broker-clocks", "timestamps", "repeated-content", "client-usage", "harmless-traces"),
+)
 
 
 def evaluate(
@@ -51,8 +55,7 @@ def evaluate(
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read and evaluated"), audit_meter(options, investigation, request) as meter:
         every = run_audit(investigation, request, meter.advance if meter else ignore, Stages())
-        began = since.ms(investigation.rules.as_of_ms) if since else None
-        results = watch_partitions(selected_results(every, selection, began), status, meter)
+        results = watch_partitions(selected_results(every, selection, investigation, since), status, meter)
         kept, finding_results = [], list[PartitionResult]()
         for result in results:
             if output_format is Format.JSON:
@@ -99,44 +102,49 @@ def watch_partitions(
 
 
 def selected_results(
-    results: Iterable[PartitionResult], selection: FindingSelection, since_ms: int | None
+    results: Iterable[PartitionResult],
+    selection: FindingSelection,
+    investigation: Investigation,
+    since: Since | None,
 ) -> Iterator[PartitionResult]:
     """Yield the results with the selected findings only, and the incidents of these.
 
     Args:
-        results: the results.
+        results: the results; the one with the incidents is the last one.
         selection: which findings to show.
-        since_ms: also leaves out what is over and began before this time; None for any time.
+        investigation: what was evaluated.
+        since: also leaves out what was over at this time; None for any time.
     """
     if selection.is_all:
         yield from results
         return
-    for result in results:
-        findings = tuple(finding for finding in selection.of(result.findings) if _is_since(finding, since_ms))
+    for result in results if since is None else _since(results, investigation, since):
+        findings = selection.of(result.findings)
         rows = dict(result.rows)
         if "incidents" in rows:
-            rows["incidents"] = _selected_incidents(rows["incidents"], selection, since_ms)
+            rows["incidents"] = _selected_incidents(rows["incidents"], selection)
         if "findings" in rows:
             rows["findings"] = finding_rows(result.place, findings)
         yield replace(result, findings=findings, rows=rows, replica_worst=None)
 
 
-def _is_since(finding: Finding, since_ms: int | None) -> bool:
-    """Return whether what a finding is about began since a time, is not over, or has no known time."""
+def _since(results: Iterable[PartitionResult], investigation: Investigation, since: Since) -> Iterator[PartitionResult]:
+    """Yield the results with what happened since a time, what is still so, and what has no known time."""
+    incidents, since_ms = no_incidents(investigation), since.ms(investigation.rules.as_of_ms)
+    for result in results:
+        recent = replace(result, findings=tuple(one for one in result.findings if _is_recent(one, since_ms)))
+        incidents.add(recent)
+        rows = {**result.rows, "incidents": incidents.rows()} if "incidents" in result.rows else result.rows
+        yield replace(recent, rows=rows)
+
+
+def _is_recent(finding: Finding, since_ms: int) -> bool:
     newest = newest_time(finding.evidence)
-    return since_ms is None or newest is None or newest >= since_ms or finding.code.name in LASTING
+    return newest is None or newest >= since_ms or kind_of(finding).name not in EVENT_KINDS
 
 
-def _selected_incidents(incidents: Rows | RowStream, selection: FindingSelection, since_ms: int | None) -> Rows:
+def _selected_incidents(incidents: Rows | RowStream, selection: FindingSelection) -> Rows:
     names = incidents.table.names
-    rows = (dict(zip(names, row, strict=True)) for row in incidents)
-    kept = [row for row in rows if _is_selected(row, selection, since_ms)]
-    return Rows(incidents.table, len(kept), {name: [row[name] for row in kept] for name in names})
-
-
-def _is_selected(row: Mapping[str, Any], selection: FindingSelection, since_ms: int | None) -> bool:
-    codes, times = json.loads(row["codes"]), [row[name] for name in ("since", "first_timestamp")]
-    is_since = (
-        since_ms is None or not LASTING.isdisjoint(codes) or (max(filter(None, times), default=since_ms) >= since_ms)
-    )
-    return is_since and selection.has_incident(Severity[row["severity"].upper()], codes)
+    severity, codes = names.index("severity"), names.index("codes")
+    kept = [row for row in incidents if selection.has_incident(Severity[row[severity].upper()], json.loads(row[codes]))]
+    return Rows(incidents.table, len(kept), {name: [row[at] for row in kept] for at, name in enumerate(names)})

@@ -2,6 +2,7 @@
 
 # No postponed annotations, see ``command``.
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,9 +38,12 @@ def lso(  # long: one parameter per option
     """Show where the last stable offset is, which transaction blocks it, since when, and which records it hides."""
     from kforensics.analyses.lso import LsoQuestion
     from kforensics.cli.asking import ask
+    from kforensics.errors import UsageError
     from kforensics.render.lso_text import LsoText
     from kforensics.render.ranked_text import RankedText
 
+    if history and at is not None:
+        raise UsageError("--at asks for one value of the last stable offset, and --history for all; leave one out")
     question, screen = LsoQuestion(at, history), options.screen()
     if history:
         code = ask(options, question, RankedText(screen, "nothing ever blocked the LSO"), _add_history)
@@ -54,7 +58,7 @@ def _add(text: "LsoText", answer: "LsoAnswer") -> None:
 
 def _add_history(text: "RankedText", answer: "LsoAnswer") -> None:
     from kforensics.forensics.checks.partition.missing_logs import MissingLog
-    from kforensics.render.lso_text import BLOCKED, NO_LOG, NOT_EXACT, history_lines
+    from kforensics.render.lso_text import BLOCKED, NO_LOG, NOT_EXACT, alarm_lines, history_lines
     from kforensics.render.partition_text import add_missing_log
 
     if not answer.state.partition.has_log:
@@ -63,4 +67,5 @@ def _add_history(text: "RankedText", answer: "LsoAnswer") -> None:
         text.add_quiet(history_lines(answer.state, answer.rows))
     else:
         is_blocked = len(answer.state.open_transactions) > 0
-        text.add((BLOCKED if is_blocked else NOT_EXACT,), history_lines(answer.state, answer.rows))
+        lines = chain(history_lines(answer.state, answer.rows), alarm_lines(answer.findings))
+        text.add((BLOCKED if is_blocked else NOT_EXACT,), lines)

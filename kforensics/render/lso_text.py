@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TypeAlias
@@ -268,3 +268,10 @@ def history_lines(state: PartitionState, rows: Rows | RowStream) -> Iterator[str
         first, last, offset, producer_id, _ = row[-5:]
         blocked_by = "" if producer_id is None else f"producer {producer_id}"
         yield HISTORY_FORMAT.format(first, last, offset, blocked_by).rstrip()
+
+
+def alarm_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield the findings at warning or worse on the last stable offset, one per line; ``lso`` has their remedies."""
+    for finding in findings:
+        if finding.severity >= Severity.WARNING:
+            yield f"  {finding.severity} {finding.code.name}: {finding.message}"

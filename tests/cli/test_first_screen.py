@@ -69,7 +69,7 @@ SITUATIONS = {
             *("unclean-election", "lossy-0: Records at offsets 3 to 10 are lost", "2026-11-22 17:24:12 UTC"),
             *(
                 "broker 3 became leader",
-                "$ kforensics explain --topic lossy --partition 0 --offset 3",
+                "$ kforensics cluster --history lossy-0",
                 "$ kforensics dump",
             ),
         ),

@@ -21,7 +21,7 @@ from kforensics.forensics.explain.story_tables import EXPLAIN_TABLES
 from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.formats import time_names
 from tests.command import ROOT, SAMPLES, run, sentence
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge, patch
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
 MIRRORED = ROOT / "tests" / "data" / "mirror"
@@ -91,6 +91,20 @@ def test_what_happened_since(tmp_path: Path) -> None:
     assert [row["producer_id"] for row in run("transactions", *words).objects] == [3]
     assert [row["producer_id"] for row in run("producers", *words).objects] == [2]
     assert "--since selects what has a time of its own" in sentence(run("lso", "--since", "1h", folder))
+
+
+def test_an_audit_since_a_time_has_damage_however_old_it_is(tmp_path: Path) -> None:
+    """Damaged bytes are still there, whenever they were written; so are the incidents of what is shown."""
+    early, late = "ts 1700000000000", "ts 1700007200000"
+    for partition, at in enumerate((early, late)):
+        patch(file_of(forge(tmp_path, f"plain @0-0 {at}; plain @1-1 {at}", partition=partition)), 1, crc=1)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 N {early}; D 1 0 5-5 @1-1 N {early}; D 1 0 9-9 @2-2 N {late}", partition=2)
+    options = ("--quiet", "--as-of", 1_700_007_260_000, "--since", "1h", "--format", "json", tmp_path)
+    tables = json.loads(run("audit", *options).out)["tables"]
+    shown = {(row["code"], row["partition"]) for row in tables["findings"] if row["severity"] != "info"}
+    assert shown == {("batch-crc-mismatch", 0), ("batch-crc-mismatch", 1), ("seq-gap", 2)}
+    incidents = {row["kind"]: row["findings"] for row in tables["incidents"] if row["severity"] != "info"}
+    assert incidents == {"corrupt-bytes": 2, "sequence-gap": 1}
 
 
 def test_an_audit_of_what_began_since_a_time_has_what_is_not_over(tmp_path: Path) -> None:

@@ -71,7 +71,15 @@ def test_the_history_has_the_findings_and_the_exit_code_of_the_lso(options: tupl
         rows = json.loads(ended.out)["tables"][table]
         assert rows
         assert json.loads(history.out)["tables"][table] == rows
-    assert "hanging-0 on broker 1: LSO by high watermark" in run(*command, "--history").lines
+    text = run(*command, "--history")
+    assert "hanging-0 on broker 1: LSO by high watermark" in text.lines
+    assert "  critical lso-stuck: LSO stuck at 3 (log end 9, 6 offsets hidden)" in text.text
+
+
+def test_one_value_and_all_values_are_not_asked_for_together() -> None:
+    ended = run("lso", "--history", "--at", 3, OPEN)
+    assert (ended.code, ended.out) == (2, b"")
+    assert "leave one out" in ended.err
 
 
 def test_transactions_are_selected_and_sorted() -> None:

@@ -216,7 +216,10 @@ class TableView:
 
         Raises:
             InputError: a file cannot be read.
+            ValueError: the number of rows is negative.
         """
+        if count < 0:
+            raise ValueError(f"head({count}): there is no negative number of rows; to_arrow() returns all of them")
         return _view_of(type(self), self.definition, self._first(count))
 
     def __eq__(self, other: object) -> bool:

@@ -20,10 +20,17 @@ __all__ = ["CONSEQUENCES", "epochs_of", "incident_text", "is_check", "listed", "
 MAX_RANGES = 20
 
 # Parts of commands that only look, so that they come first.
-CHECKS = ("find-hanging", "kforensics explain", "kforensics groups", "kforensics verify", " describe ", " list ")
+CHECKS = (
+    "find-hanging",
+    *map("kforensics {}".format, ("explain", "groups", "verify", "cluster")),
+    " describe ",
+    " list ",
+)
 EXPLAIN = "Look at it: `kforensics explain --topic {topic} --partition {partition} --offset {first_offset} {log_dirs}`."
 OF_GROUP = "Look at it: `kforensics groups --group {group} {log_dirs}`."
 PLACEHOLDERS = ("topic", "partition", "first_offset", "folder")
+# What is at these offsets now was written since; the election is in the metadata log, which every broker has.
+OF_ELECTION = "Look at it: `kforensics cluster --history {topic}-{partition} {log_dirs}`."
 VERIFY = "Look at it: `kforensics verify {folder}`."
 
 # What an incident of a kind does to consumers, producers or brokers, if the number of its records is not known. The
@@ -34,11 +41,11 @@ CONSEQUENCES = {
     "under-replication": "If its leader fails, this replica cannot take over without losing records.",
     "missing-log": "The records are lost, unless another replica has them.",
     "corrupt-bytes": "Consumers cannot read past the damaged bytes.",
-    "torn-log-end": "The next start of the broker removes the torn batch.",
+    "torn-log-end": "The torn batch is lost, unless another replica has it.",
     "missing-offsets": "Records are missing, or cannot be fetched by their offset.",
     "stuck-transaction": "Its own records are hidden from read_committed consumers until it ends.",
     "split-transaction": "Consumers with read_committed do not receive what the coordinator decided.",
-    "late-writes": "Consumers with read_committed may receive records that were not committed, or miss some.",
+    "late-writes": "Consumers may receive records of a fenced producer, or of no transaction, as committed ones.",
     "fencing-loop": "The producers abort the transactions of each other and make no progress.",
     "wrong-visibility": "Consumers with read_committed may receive aborted records, or miss committed ones.",
     "producer-state": "A broker that loads the snapshot may reject the next batch of a producer, or store it twice.",
@@ -52,7 +59,7 @@ CONSEQUENCES = {
     "faulty-markers": "A transaction may have ended otherwise than its coordinator decided.",
     "next-start": "The broker does not start, or does not serve the same records as before.",
     "index-damage": "A fetch by offset or time may start at a wrong position, until the index is rebuilt.",
-    "checkpoint-damage": "The next start of the broker begins with wrong offsets or leader epochs.",
+    "checkpoint-damage": "The next start of the broker may begin with wrong offsets or leader epochs.",
     "malformed-records": "Consumers may fail at these records, or misread them.",
     "keyless-records": "The next cleaning removes these records.",
     "misplaced-keys": "Consumers may receive the records of a key out of order, or values that were replaced.",
@@ -63,6 +70,24 @@ CONSEQUENCES = {
     "broker-clocks": "Times that different brokers set cannot be compared.",
     "timestamps": "Retention and searches by time may be too early or too late.",
     "repeated-content": "Consumers may process the same content twice.",
+}
+# The same for codes that do something else than most of their kind; the first that an incident has decides.
+CONSEQUENCES_OF_CODES = {
+    "start-refused": "The broker does not start.",
+    "start-torn-tail": "The next start of the broker appends after a torn batch, and consumers cannot read past it.",
+    "metadata-snapshot-damaged": "The node does not start from this snapshot.",
+    "metadata-snapshot-missing": "The node does not start without this snapshot.",
+    "metadata-snapshot-differs": "A node that starts from the snapshot has other metadata than the log says.",
+    "snapshot-open-txn-mismatch": (
+        "A broker that loads the snapshot may deliver uncommitted records, or hide records until it is repaired."
+    ),
+}
+# The same for codes that say less than others of their kind, if an incident has no others.
+CONSEQUENCES_OF_LESSER_CODES = {
+    "seq-missing": "The broker cannot notice that a retry of these records was stored twice.",
+    "producer-expired-by-timestamp": "A broker that has forgotten the producer does not notice a retry.",
+    "epoch-bump-nonzero-seq": "Records that the producer sent may be lost.",
+    "ts-max-mismatch": "Retention and searches by time may be too early or too late.",
 }
 
 
@@ -142,11 +167,21 @@ def _impact(kind: IncidentKind, row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{format_count(lost, 'record')} lost or at risk."
     if repeated := row["repeated_records"]:
         yield f"{format_count(repeated, 'record')} written twice."
-    is_counted = hidden or lost or repeated
-    if not is_counted and row["severity"] != str(Severity.INFO) and kind.name in CONSEQUENCES:
-        yield CONSEQUENCES[kind.name]
+    if not (hidden or lost or repeated) and row["severity"] != str(Severity.INFO):
+        yield from _consequence(kind, json.loads(row["codes"]))
     if groups:
         yield f"{'Group' if len(groups) == 1 else 'Groups'} {', '.join(map(repr, groups))} affected."
+
+
+def _consequence(kind: IncidentKind, codes: Iterable[str]) -> Iterator[str]:
+    """Yield what an incident does: by the code that says most, else by its kind."""
+    own = [code for code in codes if code in kind.codes]
+    if own and all(code in CONSEQUENCES_OF_LESSER_CODES for code in own):
+        yield CONSEQUENCES_OF_LESSER_CODES[own[0]]
+        return
+    telling = (text for code, text in CONSEQUENCES_OF_CODES.items() if code in codes)
+    sentence = next(telling, CONSEQUENCES.get(kind.name))
+    yield from () if sentence is None else (sentence,)
 
 
 def _remedy(
@@ -165,7 +200,8 @@ def _remedy(
     if lead["topic"] == CONSUMER_OFFSETS and len(groups) == 1 and lead["log_dirs"]:
         check = filled_in(OF_GROUP, {"group": groups[0]})
     else:
-        check = filled_in(EXPLAIN if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
+        look = OF_ELECTION if lead["code"] == "unclean-election-loss" else EXPLAIN
+        check = filled_in(look if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
     return f"{check.replace('{log_dirs}', log_dirs)} {remedy}".rstrip()
 
 

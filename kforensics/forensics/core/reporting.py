@@ -158,10 +158,11 @@ def dated(finding: Finding, row: Row, name: str = WRITTEN) -> Finding:
 
 
 def newest_time(evidence: Mapping[str, Any]) -> int | None:
-    """Return the newest time that the evidence of a finding states in ms, None if it states none."""
-    times = [evidence.get(name) for name in (APPENDED, WRITTEN, *EVENT_TIMES)]
-    times += evidence.get("written_between_ms", ())
-    return max((time for time in times if isinstance(time, int)), default=None)
+    """Return the newest time that the evidence of a finding states in ms, None if it may be of any later time."""
+    between = evidence.get("written_between_ms", ())
+    times = (evidence.get(name) for name in (APPENDED, WRITTEN, *EVENT_TIMES))
+    known = [time for time in (*times, *between) if isinstance(time, int)]
+    return None if None in between else max(known, default=None)
 
 
 def time_of(time: int, name: str = APPENDED) -> dict[str, object]:

@@ -84,6 +84,7 @@ class Effect:
         records: how many offsets are lost or come back, None if that is not known.
         size: how many bytes are read, or cut off.
         path: the file or folder.
+        is_unused: whether what is cut off are zeros, as ``log.preallocate`` leaves them.
     """
 
     kind: str
@@ -93,6 +94,7 @@ class Effect:
     records: int | None = None
     size: int | None = None
     path: str | None = None
+    is_unused: bool = False
 
 
 @dataclass(slots=True)

@@ -88,7 +88,7 @@ class Remedy(NamedTuple):
 def severity_of_effect(effect: Effect) -> Severity:
     """Return how bad the consequence of an effect is."""
     if effect.kind == "truncated" and not effect.records:
-        return Severity.WARNING  # bytes that were never whole
+        return Severity.INFO if effect.is_unused else Severity.WARNING  # bytes that were never whole
     if effect.kind == LOG_CREATED and not effect.records:
         return Severity.INFO
     return SEVERITIES.get(effect.kind, Severity.ERROR)

@@ -32,6 +32,7 @@ from kforensics.forensics.forecast.segment_files import (
     epoch_starts,
     forgotten_producers,
     is_corrupt,
+    is_preallocated,
     lost_records,
     returning_records,
     snapshot_entries,
@@ -217,14 +218,12 @@ class _Load:
         self.snapshots_by_recovery |= {kept.next_offset, *lower}
         if kept.lost_bytes:
             lost = lost_records(segment.log.path, kept.end, kept.next_offset)
-            self.add(
-                "truncated",
-                f"cut to offset {kept.next_offset}: {kept.lost_bytes} of {before} bytes of {segment.base:020}.log",
-                offset=kept.next_offset,
-                records=lost,
-                size=kept.lost_bytes,
-                path=segment.log.path,
-            )
+            detail = f"cut to offset {kept.next_offset}: {kept.lost_bytes} of {before} bytes of {segment.base:020}.log"
+            at: dict[str, object] = {"offset": kept.next_offset, "path": segment.log.path}
+            if is_preallocated(segment.log.path, kept.end):
+                self.add("truncated", f"{detail}, all zeros", size=kept.lost_bytes, is_unused=True, **at)
+            else:
+                self.add("truncated", detail, records=lost, size=kept.lost_bytes, **at)
 
     def recover(self) -> None:
         """Recover what a broker that was not stopped in order may have left half written."""

@@ -20,6 +20,7 @@ from kforensics.forensics.forecast.effects import (
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.source import Source, Window, open_source
 from kforensics.parsers.format.rows import Batch, Damage
+from kforensics.parsers.log.resync import zeros_end
 from kforensics.parsers.state.indexes import read_transaction_index
 from kforensics.parsers.state.producer_snapshot import ProducerSnapshotEntry, read_producer_snapshot
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
@@ -169,6 +170,12 @@ def lost_records(path: str, position: int, offset: int) -> int | None:
         for batch in batches_from(Window(source), position, path):
             last = max(last, batch.next_offset)
     return last - offset or None
+
+
+def is_preallocated(path: str, position: int) -> bool:
+    """Return whether a file has nothing but zeros from a position on, as ``log.preallocate`` leaves them."""
+    with open_source(path) as source:
+        return zeros_end(Window(source), position) == source.size
 
 
 def check_epochs(folder: str) -> None:

@@ -151,7 +151,8 @@ class DamageTimes:
         if len(last) and int(last.segment[0]) <= segment:
             return _known_at(_readable(last), 0), None
         index = int(np.searchsorted(segments["segment"], segment, "right"))
-        return _known_at(segments["max_timestamp"], index - 1), _known_at(segments["max_timestamp"], index)
+        newest = _newest_times(self.state)
+        return _known_at(newest, index - 1), _known_at(newest, index)
 
 
 def with_time_of_segment(state: PartitionState, finding: Finding) -> Finding:
@@ -166,10 +167,23 @@ def with_time_of_segment(state: PartitionState, finding: Finding) -> Finding:
     bases = [state.partition.segments[segment].base_offset for segment in segments["segment"].tolist()]
     is_snapshot = str(finding.path).endswith(".snapshot")  # it is taken when the segment before it is complete
     index = (bisect_left if is_snapshot else bisect_right)(bases, base, key=lambda offset: offset or 0) - 1
-    newest = segments["max_timestamp"]
+    newest = _newest_times(state)
     before, of_segment = _known_at(newest, index - 1), _known_at(newest, index)
-    span = TimeSpan(of_segment, None, clock_of(state)) if is_snapshot else TimeSpan(before, of_segment, clock_of(state))
-    return replace(finding, evidence={**finding.evidence, **span.evidence})
+    if is_snapshot:
+        before, of_segment = of_segment, None
+    elif before is not None and of_segment is not None:  # producers set timestamps, and not always in order
+        before = min(before, of_segment)
+    first = before if of_segment is None else of_segment
+    known = {} if first is None else {WRITTEN: first, "written_between_ms": [before, of_segment]}
+    return replace(finding, evidence={**finding.evidence, **known})
+
+
+def _newest_times(state: PartitionState) -> IntArray:
+    """Return the newest time of each segment, unknown for those with a damaged batch: its time may be damaged, too."""
+    segments = state.log.segments
+    damaged = observations_of(state.log.observations, Observed.BATCH_CRC_MISMATCH)["segment"]
+    times: IntArray = np.where(np.isin(segments["segment"], damaged), NO_TIME, segments["max_timestamp"])
+    return times
 
 
 def _filled(times: IntArray) -> IntArray:

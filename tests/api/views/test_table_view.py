@@ -48,6 +48,8 @@ def test_first_rows_are_read_alone() -> None:
     assert (view.head(3).num_rows, view[4]["offset"], bool(view)) == (3, 4, True)
     assert repr(view).startswith("things: 10 rows or more, one per thing; showing the first 10, len() counts all\n")
     assert None not in rows.asked
+    with pytest.raises(ValueError, match="no negative number of rows"):
+        view.head(-1)
     assert view.select(["offset"]).head(2)["offset"].to_pylist() == [0, 1]
 
 

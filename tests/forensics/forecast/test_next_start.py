@@ -17,6 +17,7 @@ from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import BASES, DATA, Base, unpack
 from lab.forecast.cases import Case, cases_of
 from lab.forecast.compare import differences, file_differences, load_differences, unsaid_changes
+from tests.command import SAMPLES, run
 
 RECORDED = [base for base in BASES if (DATA / f"{base.name}.json").exists()]
 # Cases whose outcome the forecast does not know, and those in which it does not know what becomes of some partitions;
@@ -189,3 +190,12 @@ def test_copies_of_a_broker_under_load_start_as_forecast(name: str, tmp_path: Pa
         forecast = forecast_start([str(tmp_path / copy)])
         assert load_differences(forecast, did, tmp_path / copy) == [], copy
         assert unsaid_changes(forecast, did["files"], tmp_path / copy, ROUTINE_PATTERNS) == [], copy
+
+
+def test_zeros_at_the_end_of_a_log_are_no_lost_records() -> None:
+    """``log.preallocate`` leaves them; the sample was written with it. Bytes of a torn batch are a warning."""
+    table = kforensics.forecast(SAMPLES / "crash-before-recovery" / "broker-1")
+    cut = {row["topic"]: (row["severity"], row["message"]) for row in table if row["effect"] == "truncated"}
+    assert {topic: severity for topic, (severity, _) in cut.items()} == {"preallocated": "info", "torn": "warning"}
+    assert cut["preallocated"][1].endswith("36385 of 40000 bytes of 00000000000000000000.log, all zeros")
+    assert run("forecast", SAMPLES / "crash-before-recovery" / "broker-1").lines[0].endswith("1 truncated")

@@ -56,7 +56,8 @@ CODES = by_name(
         remedy="Check why the group lags longer than the topic keeps records, and retention.ms and retention.bytes.",
         why=(
             "Retention, or DeleteRecords, took records that the group had not committed. Its consumers get "
-            "OFFSET_OUT_OF_RANGE and start where auto.offset.reset says: at the start of what is left, or at the end."
+            "OFFSET_OUT_OF_RANGE and start where auto.offset.reset says: at the start of what is left, or at the end. "
+            "An offset beyond the end of the log is eos-offset-beyond-log."
         ),
         benign=(
             "A group that is no longer in use, a partition without records, or an application that commits only "

@@ -266,8 +266,9 @@ def _is_deleted_since(state: PartitionState) -> bool:
     file, last = state.partition.leader_epochs, state.partition.segments[-1]
     if state.partition.log_dir.clean_shutdown or file is None or None in (file.mtime_ms, last.mtime_ms):
         return False
-    ends = (state.partition.checkpoint(name) or 0 for name in (HIGH_WATERMARK, RECOVERY_POINT))
-    return max(ends) <= state.log_end_offset and (file.mtime_ms or 0) >= (last.mtime_ms or 0)
+    ends = [state.partition.checkpoint(name) for name in (HIGH_WATERMARK, RECOVERY_POINT)]
+    is_whole = None not in ends and max(end or 0 for end in ends) <= state.log_end_offset
+    return is_whole and (file.mtime_ms or 0) >= (last.mtime_ms or 0)
 
 
 def _starts(runs: EpochRunArray, checkpoint: _Checkpoint) -> IntArray:

@@ -105,15 +105,17 @@ def test_a_log_start_after_the_end_explains_nothing(tmp_path: Path) -> None:
         (-1, {}, Severity.ERROR),
         (1, {"clean_shutdown": True}, Severity.ERROR),
         (1, {"high_watermark": 22}, Severity.ERROR),
+        (1, {"replaced": {"replication-offset-checkpoint": None}}, Severity.ERROR),
     ],
-    ids=["copied", "file older", "stopped", "end lost"],
+    ids=["copied", "file older", "stopped", "end lost", "end unknown"],
 )
 def test_retention_may_have_deleted_all_of_a_log_after_it_was_copied(
     tmp_path: Path, age_s: int, options: dict[str, Any], severity: Severity
 ) -> None:
     """Seen on 4.0.0: the active segment was copied, then written to, rolled and deleted."""
     log = {0: "plain @0-4", 5: "plain @5-9"}
-    folder = forge(tmp_path, log, **{"clean_shutdown": False, **options}, replaced=checkpoint([(0, 24)]))
+    replaced = {**checkpoint([(0, 24)]), **options.pop("replaced", {})}
+    folder = forge(tmp_path, log, **{"clean_shutdown": False, **options}, replaced=replaced)
     written = file_of(folder, 5).stat().st_mtime + age_s
     utime(folder / NAME, (written, written))
     assert key_facts(found_in(tmp_path)) == [(MISMATCH, severity, 0)]
