@@ -154,6 +154,12 @@ class LsoText:
             yield Line(f"  {OTHERS}", hang=4)
 
 
+def _lacking(findings: Iterable[Finding]) -> str:
+    """Return what a replica that is out of sync may lack; no coordinator sends a marker to what certainly hangs."""
+    hangs = any(one.code.name == "txn-hanging" and one.severity == Severity.CRITICAL for one in findings)
+    return "the marker of an operator's abort" if hangs else "the marker"
+
+
 def _is_shown(finding: Finding) -> bool:
     """Return whether a finding is shown: what is wrong, and what to do about an LSO that is likely stuck."""
     is_stuck = finding.code.name == "lso-stuck"
@@ -182,7 +188,7 @@ def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tu
         _blocking_transaction(state, stable),
         findings,
         rank,
-        (*_checkpoint_lines(state, stable), *lagging_lines(lagging_since(state))),
+        (*_checkpoint_lines(state, stable), *lagging_lines(lagging_since(state), _lacking(findings))),
     )
 
 

@@ -154,10 +154,12 @@ def test_what_was_open_when_a_broker_was_shut_down_may_have_ended_since(tmp_path
 
 
 def test_what_hung_when_a_broker_was_shut_down_hangs_if_its_coordinator_never_came_back(tmp_path: Path) -> None:
-    """Its own coordinator had all that was decided until then."""
+    """Its own coordinator had all that was decided until then. Since then only an operator can have ended it."""
     log = f"{DONE}; D 7 0 1-1 @2-2 T {at(START - MINUTE)}; plain @3-3"
     broker(tmp_path, 2, log, FIRST + transaction("u-0", START - SECOND), stopped_ms=SINCE + 20 * SECOND)
     assert findings_in(tmp_path)["txn-hanging"]["severity"] == "critical"
+    text = " ".join(run("lso", tmp_path, "--as-of", str(NOW_MS)).text.split())
+    assert "its leader may have the marker of an operator's abort" in text
 
 
 @pytest.mark.parametrize("later_ms", [MINUTE, 2 * HOUR, 24 * HOUR])
