@@ -29,7 +29,7 @@ app = typer.Typer(add_completion=False)
         "cluster --history orders-0 /var/lib/kafka/data",
     ),
 )
-@with_shared_options()
+@with_shared_options(refused=("since",))
 def cluster(  # long: one parameter per option
     options: "PartitionOptions",
     *,

@@ -10,7 +10,8 @@ them is not plain, such as a negative number or a file that cannot be read, type
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -235,7 +236,9 @@ class SharedOptions:
     no_config: NoConfig = False
 
 
-def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_shared_options(
+    *left_out: str, refused: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that gives a command all shared options.
 
     The command is declared with ``options: PartitionOptions`` as its first parameter. typer sees the fields of
@@ -243,13 +246,19 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
 
     Args:
         left_out: names of fields that the command declares itself or does not have.
+        refused: names of fields that the command refuses with a sentence, so that its help leaves them out.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         shared = {field.name: field for field in fields(SharedOptions) if field.name not in left_out}
         _, *own = inspect.signature(command).parameters.values()
         first, *merged = (
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=_hidden(field.type) if name in refused else field.type,
+            )
             for name, field in shared.items()
         )
 
@@ -271,6 +280,14 @@ def with_shared_options(*left_out: str) -> Callable[[Callable[..., None]], Calla
         return decorated
 
     return decorate
+
+
+def _hidden(annotation: Any) -> Any:
+    """Return the annotation of an option that help leaves out."""
+    of_value, option = get_args(annotation)
+    hidden = copy(option)
+    hidden.hidden = True
+    return Annotated[of_value, hidden]
 
 
 class _PrintedHelp:

@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
         "duplicates --committed --format csv --output /tmp/twice.csv /var/lib/kafka/data",
     ),
 )
-@with_shared_options()
+@with_shared_options(refused=("since",))
 def duplicates(  # long: one parameter per option
     options: "PartitionOptions",
     *,

@@ -27,7 +27,7 @@ app = typer.Typer(add_completion=False)
         "explain --redact --offset 1200 orders-0",
     ),
 )
-@with_shared_options()
+@with_shared_options(refused=("min_severity", "codes", "since"))
 def explain(  # long: one parameter per option
     options: "PartitionOptions",
     *,

@@ -41,7 +41,8 @@ def help_panels(command: Any, context: Any) -> dict[str, list[HelpRow]]:
         context: its context.
     """
     panels: dict[str, list[HelpRow]] = {}
-    for parameter in command.get_params(context):
+    shown = (parameter for parameter in command.get_params(context) if not getattr(parameter, "hidden", False))
+    for parameter in shown:
         default = "Arguments" if parameter.param_type_name == "argument" else "Options"
         panel = getattr(parameter, "rich_help_panel", None) or default
         panels.setdefault(panel, []).append((_syntax(parameter), _meaning(parameter)))

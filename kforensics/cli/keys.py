@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
         "keys --topic orders --partition-count 12 --list keys --format csv --output /tmp/keys.csv orders-*",
     ),
 )
-@with_shared_options()
+@with_shared_options(refused=("min_severity", "codes", "since", "partitions"))
 def keys(  # long: one parameter per option
     options: "PartitionOptions",
     *,

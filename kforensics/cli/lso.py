@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog("lso /var/lib/kafka/data", "lso --history orders-0", "lso --at 1200 orders-0"),
 )
-@with_shared_options()
+@with_shared_options(refused=("since",))
 def lso(  # long: one parameter per option
     options: "PartitionOptions",
     *,

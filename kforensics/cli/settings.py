@@ -23,7 +23,7 @@ app = typer.Typer(add_completion=False)
         failure="never",
     ),
 )
-@with_shared_options()
+@with_shared_options(refused=("min_severity", "codes", "since", "partitions"))
 def settings(options: "PartitionOptions") -> None:
     """Show the settings in force: their values, where these come from, and what they mean for the verdicts."""
     from kforensics.analyses.settings import settings_in_force

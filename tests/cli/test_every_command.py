@@ -320,3 +320,12 @@ def test_every_option_of_commands_that_write_a_file(name: str, files: dict[str, 
         _checked(ended, is_refused=is_refused)
         assert [*tmp_path.glob(f"{number}*")] != [] or is_refused
         assert ended.out == b""
+
+
+@pytest.mark.parametrize("command", sorted({words[0] for words in COMMANDS.values()} - {"dump"}))
+def test_help_has_the_filters_that_the_command_takes(command: str) -> None:
+    """And no others, which would be a usage error."""
+    variants = [REFUSED[name] for name, words in COMMANDS.items() if words[0] == command]
+    taken = {option for option in FILTERS if any(option not in refused for refused in variants)}
+    words = run(command, "--help").text.split()
+    assert {option for option in FILTERS if option in words} == taken
