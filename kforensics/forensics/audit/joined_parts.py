@@ -117,7 +117,9 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
         return coordinators, join_markers(coordinators, supplied, rules)
 
     log_dirs = {log.log_dir for log in logs}
-    replicas = (replace(log.markers, markers=rows.take_markers(order)) for order, log in orders.items() if log.markers)
+    order_of = {id(log.markers): order for order, log in orders.items() if log.markers}
+    # In the order in which the parts are merged: partitions have their numbers from it.
+    replicas = (replace(markers, markers=rows.take_markers(order_of[id(markers)])) for markers in best[1])
     cluster = Cluster.of(best[0], replicas, rules.across(log_dirs), join=join)
     yield from _PartOfCluster(cluster, logs, rows.id_numbers, rows.numbers).kept()
 
@@ -317,6 +319,8 @@ def merge_parts(
     first, _ = _distinct([every["partition"], every["transaction"]])
     numbered, by_partition = numbered_partitions(coordinators, supplied)
     totals = _merged_totals(coordinators, transactions, whole, of_transactions)
+    further_ms = totals.tolerated_ms(rules.clock_skew_ms) - rules.clock_skew_ms
+    by_partition = {number: partition.tolerating(further_ms) for number, partition in by_partition.items()}
     join = MarkerJoin(tuple(numbered), by_partition, markers, take_rows(every, first), roles, totals)
     return replace(coordinators, transactions=transactions), join
 

@@ -126,6 +126,22 @@ def test_data_that_a_later_commit_absorbed_on_two_replicas(tmp_path: Path, outco
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 
 
+def test_partitions_whose_best_replica_is_not_the_first_one(tmp_path: Path) -> None:
+    """Seen on 4.0.0 with three brokers: findings were on other partitions, or their segments did not exist."""
+    decided = "a Ongoing 7 0 {t-0,u-0} t 10; a PrepareCommit 7 0 {t-0,u-0} t 20; a CompleteCommit 7 0 t 30"
+    forge_coordinator(tmp_path / "broker-1", f"a Empty 7 0 t 1; {decided}", node_id=1)
+    log = f"D 7 0 0-0 @0-0 T {at(11)}; M 7 0 {{}} 0 @1 {at(25)}"
+    forge(tmp_path / "broker-1", f"D 7 0 0-0 @0-0 T {at(11)}", topic="t", node_id=1)
+    forge(tmp_path / "broker-2", {0: f"{log.format('A')}; plain @2-2", 3: "plain @3-3"}, topic="t", node_id=2)
+    forge(tmp_path / "broker-1", log.format("C"), topic="u", node_id=1)
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert [row for row in expected if "'t', 0, 'atomicity-split-outcome'" in row]
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
 def test_the_marker_of_another_producer_shows_since_when_a_transaction_hangs(tmp_path: Path) -> None:
     """That marker is in order, and in another part than the transaction."""
     other = "b Ongoing 8 0 {t-0} t 29980; b PrepareCommit 8 0 {t-0} t 29990; b CompleteCommit 8 0 t 30010"
