@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kforensics.analyses.questions import AnswerT, Question
-from kforensics.cli.partition_options import ExitStatus, FindingSelection, PartitionOptions, severities_of
+from kforensics.cli.partition_options import ExitStatus, PartitionOptions, severities_of
 from kforensics.cli.writing import write_parts, write_results
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
@@ -20,7 +20,7 @@ from kforensics.render.output import open_output
 if TYPE_CHECKING:
     from kforensics.analyses.partitions import Investigation
     from kforensics.forensics.audit.partition_result import PartitionResult
-    from kforensics.forensics.core.findings import Finding
+    from kforensics.forensics.core.findings import Finding, FindingSelection
     from kforensics.forensics.partition.stable_offset import StableOffset
     from kforensics.parsers.log.log_rows import Place
 

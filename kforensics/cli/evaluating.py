@@ -10,11 +10,11 @@ from dataclasses import replace
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, no_incidents, run_audit
 from kforensics.analyses.partitions import Investigation, ignore
 from kforensics.analyses.times import Since
-from kforensics.cli.partition_options import ExitStatus, FindingSelection, PartitionOptions, severities_of
+from kforensics.cli.partition_options import ExitStatus, PartitionOptions, severities_of
 from kforensics.cli.writing import write_parts, write_tables
 from kforensics.forensics.audit.incident_kinds import kind_of
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.forensics.core.findings import Finding, FindingSelection, Severity
 from kforensics.forensics.core.reporting import newest_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import finding_rows

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kforensics.forensics.core.findings import Code, Finding
-from kforensics.forensics.partition.damage_times import with_time_of_segment
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
 
@@ -44,7 +43,7 @@ def collectors_of(checks: Sequence[Check[PartitionState, Finding]]) -> tuple[Col
 def findings_of(state: PartitionState, checks: Sequence[Check[PartitionState, Finding]]) -> tuple[Finding, ...]:
     """Return the findings of checks on a partition, the most severe first, then by offset."""
     possible = (check for check in checks if state.partition.has_log or not check.needs_log)
-    return ranked(with_time_of_segment(state, finding) for check in possible for finding in check.findings(state))
+    return ranked(finding for check in possible for finding in check.findings(state))
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
