@@ -138,7 +138,7 @@ def test_verbose_has_the_findings_of_each_incident_and_all_the_partitions_withou
         # The transaction whose finding is selected hangs, which is worse than this finding.
         (
             "--code txn-late",
-            0,
+            1,
             "CRITICAL, 3 incidents with --code txn-late",
             "16 partitions: no finding with --code txn-late",
         ),

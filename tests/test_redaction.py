@@ -54,6 +54,9 @@ def outputs_of(sample: Path, folder: Path) -> Iterator[tuple[str, str]]:
     yield "audit", run(*audit, "--all", "--output", folder / "store", sample).text
     yield "audit -v", run(*audit, "-v", "--all", sample).text
     yield "audit json", run(*audit, "--format", "json", sample).text
+    for selection in (("--severity", "info"), ("--code", "txn-late", "--code", "unclean-election-loss")):
+        yield f"audit {selection}", run(*audit, "-v", "--all", *selection, sample).text
+        yield f"audit json {selection}", run(*audit, *selection, "--format", "json", sample).text
     yield "audit csv", run(*audit, "--format", "csv", "--table", "findings", sample).text
     yield "manifest", (folder / "store/manifest.json").read_text()
     for file in (folder / "store").rglob("*.parquet"):
@@ -162,6 +165,7 @@ def test_sql_sees_hashes_only() -> None:
         (("report", "--redact-key-file", "x", "x", "-o", "y"), "--redact-key-file is for --redact; add --redact"),
         (("audit", "--redact", "--engine", "spark", "x"), "--redact is for --engine process"),
         (("explain", "--redact", "--group", "x", "x"), "--redact is not for --group"),
+        (("audit", "--redact", "--since", "2h", "x"), "--since makes incidents anew"),
     ],
 )
 def test_what_does_not_go_together(words: tuple[str, ...], why: str) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from kforensics.analyses.context import Context, begins_in
 from kforensics.analyses.questions import PartitionAnswer, Question
+from kforensics.errors import UsageError
 from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
@@ -89,6 +90,9 @@ class LsoQuestion(Question[LsoAnswer]):
     Attributes:
         at: the high watermark; None for the end of the log.
         history: every value of the last stable offset as the high watermark advances.
+
+    Raises:
+        UsageError: both are asked for.
     """
 
     at: int | None = None
@@ -96,6 +100,10 @@ class LsoQuestion(Question[LsoAnswer]):
     has_findings: ClassVar[bool] = True
     collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
     needs_settings: ClassVar[bool] = False  # only if a transaction is open
+
+    def __post_init__(self) -> None:
+        if self.history and self.at is not None:
+            raise UsageError("--at asks for one value of the last stable offset, and --history for all; leave one out")
 
     @property
     def table(self) -> str:  # type: ignore[override]  # the table depends on the question

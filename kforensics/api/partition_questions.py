@@ -55,7 +55,7 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
 
     Raises:
         InputError: an input cannot be read.
-        UsageError: there is no log, or a setting is invalid.
+        UsageError: there is no log, a setting is invalid, or both ``at`` and ``history`` are given.
 
     Examples:
         >>> lso = kforensics.lso("sample_logs/transactions-v2/broker-1", topic="hanging", as_of="2026-11-21T12:15")

@@ -41,6 +41,8 @@ def audit_locally(
     """
     selection, since = options.selected_findings(), options.since_time()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
+    if request.redaction is not None and since is not None:
+        raise UsageError("--since makes incidents anew, and --redact hides those of the audit; leave one out")
     if request.redaction is not None:
         brokers = request.redaction.addresses(brokers)
     tables = _tables(output_format, table)
@@ -60,6 +62,7 @@ def audit_locally(
                 report.add(result)
                 if output_format is not Format.TEXT:
                     kept.append(result.for_brokers(brokers))
+    status.add(filter(None, [report.worst]))  # a selected incident may have a worse finding than those selected
     for name, seconds in stages.seconds.items():
         options.report_time(name, seconds)
     if request.redaction is not None:

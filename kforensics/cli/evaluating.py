@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
 from kforensics.analyses.audit import AuditRequest, Stages, audit_size, no_incidents, run_audit
 from kforensics.analyses.partitions import Investigation, ignore
@@ -18,6 +19,7 @@ from kforensics.forensics.core.findings import Finding, FindingSelection, Severi
 from kforensics.forensics.core.reporting import newest_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.partition_rows import finding_rows
+from kforensics.parsers.tables.schemas import Table
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
 from kforensics.render.screen import Screen
@@ -26,10 +28,12 @@ from kforensics.render.streams import ProgressMeter, progress_meter
 # What is over once it has happened. Everything else is still so, such as a stuck transaction or damaged bytes.
 EVENT_KINDS = (
     *("unclean-election", "split-transaction", "late-writes", "fencing-loop", "producer-duplicates", "sequence-gap"),
-    *("retry-duplicates", "coordinator-log", "shared-producer-id", "group-offsets", "group-reset", "faulty-markers"),
-    *("misplaced-keys", "producer-epochs", "slow-transactions", "aborted-transactions", "operator-abort"),
-    *("broker-clocks", "timestamps", "repeated-content", "client-usage", "harmless-traces"),
+    *("retry-duplicates", "group-offsets", "group-reset", "faulty-markers", "misplaced-keys", "slow-transactions"),
+    *("aborted-transactions", "operator-abort", "broker-clocks", "timestamps", "repeated-content", "client-usage"),
+    "harmless-traces",
 )
+# Of these kinds, what stays open all the same.
+LASTING_CODES = ("atomicity-marker-missing",)
 
 
 def evaluate(
@@ -120,11 +124,13 @@ def selected_results(
         return
     for result in results if since is None else _since(results, investigation, since):
         findings = selection.of(result.findings)
-        rows = dict(result.rows)
+        shown, rows = set(map(id, findings)), dict(result.rows)
         if "incidents" in rows:
             rows["incidents"] = _selected_incidents(rows["incidents"], selection)
         if "findings" in rows:
-            rows["findings"] = finding_rows(result.place, findings)
+            # The rows of a redacted result are redacted, its findings are not.
+            pairs = zip(rows["findings"], result.findings, strict=True)
+            rows["findings"] = _rows_of(rows["findings"].table, [row for row, one in pairs if id(one) in shown])
         yield replace(result, findings=findings, rows=rows, replica_worst=None)
 
 
@@ -132,19 +138,28 @@ def _since(results: Iterable[PartitionResult], investigation: Investigation, sin
     """Yield the results with what happened since a time, what is still so, and what has no known time."""
     incidents, since_ms = no_incidents(investigation), since.ms(investigation.rules.as_of_ms)
     for result in results:
-        recent = replace(result, findings=tuple(one for one in result.findings if _is_recent(one, since_ms)))
-        incidents.add(recent)
-        rows = {**result.rows, "incidents": incidents.rows()} if "incidents" in result.rows else result.rows
-        yield replace(recent, rows=rows)
+        recent, rows = tuple(one for one in result.findings if _is_recent(one, since_ms)), dict(result.rows)
+        incidents.add(replace(result, findings=recent))
+        if "incidents" in rows:
+            rows["incidents"] = incidents.rows()
+        if "findings" in rows:
+            rows["findings"] = finding_rows(result.place, recent)
+        yield replace(result, findings=recent, rows=rows)
 
 
 def _is_recent(finding: Finding, since_ms: int) -> bool:
+    """Return whether what a finding is about happened since a time, is still so, or may be newer than it says."""
     newest = newest_time(finding.evidence)
-    return newest is None or newest >= since_ms or kind_of(finding).name not in EVENT_KINDS
+    is_event = kind_of(finding).name in EVENT_KINDS and finding.code.name not in LASTING_CODES
+    return newest is None or newest >= since_ms or not is_event or finding.occurrences > 1
 
 
 def _selected_incidents(incidents: Rows | RowStream, selection: FindingSelection) -> Rows:
     names = incidents.table.names
     severity, codes = names.index("severity"), names.index("codes")
     kept = [row for row in incidents if selection.has_incident(Severity[row[severity].upper()], json.loads(row[codes]))]
-    return Rows(incidents.table, len(kept), {name: [row[at] for row in kept] for at, name in enumerate(names)})
+    return _rows_of(incidents.table, kept)
+
+
+def _rows_of(table: Table, rows: Sequence[Sequence[Any]]) -> Rows:
+    return Rows(table, len(rows), {name: [row[at] for row in rows] for at, name in enumerate(table.names)})

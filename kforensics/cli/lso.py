@@ -38,12 +38,9 @@ def lso(  # long: one parameter per option
     """Show where the last stable offset is, which transaction blocks it, since when, and which records it hides."""
     from kforensics.analyses.lso import LsoQuestion
     from kforensics.cli.asking import ask
-    from kforensics.errors import UsageError
     from kforensics.render.lso_text import LsoText
     from kforensics.render.ranked_text import RankedText
 
-    if history and at is not None:
-        raise UsageError("--at asks for one value of the last stable offset, and --history for all; leave one out")
     question, screen = LsoQuestion(at, history), options.screen()
     if history:
         code = ask(options, question, RankedText(screen, "nothing ever blocked the LSO"), _add_history)

@@ -49,6 +49,7 @@ CONSEQUENCES = {
     "fencing-loop": "The producers abort the transactions of each other and make no progress.",
     "wrong-visibility": "Consumers with read_committed may receive aborted records, or miss committed ones.",
     "producer-state": "A broker that loads the snapshot may reject the next batch of a producer, or store it twice.",
+    "producer-duplicates": "Consumers may receive records twice, or other records under the same sequences.",
     "sequence-gap": "Records that the producer sent may be lost.",
     "coordinator-log": "The coordinator may end a transaction wrongly, or not at all.",
     "internal-partitions": "Coordinators look elsewhere: what these partitions know of the names has no effect.",

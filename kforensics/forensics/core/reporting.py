@@ -162,7 +162,7 @@ def newest_time(evidence: Mapping[str, Any]) -> int | None:
     between = evidence.get("written_between_ms", ())
     times = (evidence.get(name) for name in (APPENDED, WRITTEN, *EVENT_TIMES))
     known = [time for time in (*times, *between) if isinstance(time, int)]
-    return None if None in between else max(known, default=None)
+    return None if between and between[-1] is None else max(known, default=None)
 
 
 def time_of(time: int, name: str = APPENDED) -> dict[str, object]:

@@ -116,7 +116,7 @@ def test_incidents_that_need_action_state_when(sample: str) -> None:
 def test_an_incident_that_needs_action_says_what_it_does() -> None:
     worst = {code: CODES[code].severity for kind in KINDS for code in kind.codes}
     informational = {kind.name for kind in KINDS if kind.at_most is Severity.INFO}
-    counted = {"producer-duplicates", "retry-duplicates"}
+    counted = {"retry-duplicates"}
     silent = {
         kind.name
         for kind in KINDS

@@ -73,5 +73,6 @@ def test_a_finding_that_states_a_time_keeps_it(tmp_path: Path) -> None:
 def test_what_has_no_known_end_may_be_of_any_later_time() -> None:
     assert newest_time({"written_ms": 3, "written_between_ms": [3, 7]}) == 7
     assert newest_time({"written_ms": 3, "written_between_ms": [3, None]}) is None
+    assert newest_time({"written_ms": 7, "written_between_ms": [None, 7]}) == 7
     assert newest_time({"began_ms": 4, "appended_ms": 5}) == 5
     assert newest_time({"records": 1}) is None
