@@ -42,7 +42,7 @@ def audit_locally(
     selection, since = options.selected_findings(), options.since_time()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
     if request.redaction is not None and since is not None:
-        raise UsageError("--since makes incidents anew, and --redact hides those of the audit; leave one out")
+        raise UsageError("--since selects findings before they are redacted; leave out --since or --redact")
     if request.redaction is not None:
         brokers = request.redaction.addresses(brokers)
     tables = _tables(output_format, table)
