@@ -18,7 +18,7 @@ from kforensics.forensics.duplicates.partition_duplicates import find_duplicates
 from kforensics.forensics.metadata.cluster_events import event_rows
 from kforensics.forensics.metadata.image_entities import image_rows
 from kforensics.forensics.partition.batch_histogram import histogram_rows
-from kforensics.forensics.partition.damage_times import with_time_of_segment
+from kforensics.forensics.partition.damage_times import with_times_of_segments
 from kforensics.forensics.partition.partition_rows import (
     ProducerTable,
     TransactionTables,
@@ -128,7 +128,7 @@ def evaluate_state(state: PartitionState, checks: Sequence[Check[PartitionState,
     Raises:
         InputError: a file of the partition cannot be read.
     """
-    findings = tuple(with_time_of_segment(state, finding) for finding in findings_of(state, checks))
+    findings = tuple(with_times_of_segments(state, findings_of(state, checks)))
     if not state.partition.has_log:
         return _result_without_log(state, findings)
     stable = stable_offset(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ __all__ = [
     "clock_of",
     "log_positions",
     "position_after",
-    "with_time_of_segment",
+    "with_times_of_segments",
 ]
 
 # What findings about a file of a segment state of times, if they state any.
@@ -155,27 +155,55 @@ class DamageTimes:
         return _known_at(newest, index - 1), _known_at(newest, index)
 
 
-def with_time_of_segment(state: PartitionState, finding: Finding) -> Finding:
-    """Return a finding about a file of a segment with the times between which that segment was written.
+def with_times_of_segments(state: PartitionState, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings; those about a file of a segment with the times between which that segment was written.
 
     A finding that states a time is left as it is, as are those that need no action.
     """
-    base = base_offset_of(finding.path or "")
-    if base is None or finding.severity < Severity.WARNING or any(name in finding.evidence for name in STATED):
-        return finding
-    segments = state.log.segments
-    bases = [state.partition.segments[segment].base_offset for segment in segments["segment"].tolist()]
-    is_snapshot = str(finding.path).endswith(".snapshot")  # it is taken when the segment before it is complete
-    index = (bisect_left if is_snapshot else bisect_right)(bases, base, key=lambda offset: offset or 0) - 1
-    newest = _newest_times(state)
-    before, of_segment = _known_at(newest, index - 1), _known_at(newest, index)
-    if is_snapshot:
-        before, of_segment = of_segment, None
-    elif before is not None and of_segment is not None:  # producers set timestamps, and not always in order
-        before = min(before, of_segment)
-    first = before if of_segment is None else of_segment
-    known = {} if first is None else {WRITTEN: first, "written_between_ms": [before, of_segment]}
-    return replace(finding, evidence={**finding.evidence, **known})
+    times: SegmentTimes | None = None
+    for finding in findings:
+        base = base_offset_of(finding.path or "")
+        if base is None or finding.severity < Severity.WARNING or any(name in finding.evidence for name in STATED):
+            yield finding
+            continue
+        times = times or SegmentTimes.of(state)  # few partitions have such findings
+        is_snapshot = str(finding.path).endswith(".snapshot")
+        known = times.of_snapshot(base) if is_snapshot else times.of_segment(base)
+        yield replace(finding, evidence={**finding.evidence, **known})
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTimes:
+    """Between which times the segments of a partition were written.
+
+    Attributes:
+        bases: their base offsets, ascending.
+        newest: the newest time of each, unknown if it may be damaged.
+    """
+
+    bases: list[int]
+    newest: IntArray
+
+    @classmethod
+    def of(cls, state: PartitionState) -> SegmentTimes:
+        """Return the times of the segments that have batches."""
+        segments = state.partition.segments
+        bases = [segments[number].base_offset or 0 for number in state.log.segments["segment"].tolist()]
+        return cls(bases, _newest_times(state))
+
+    def of_segment(self, base: int) -> dict[str, object]:
+        """Return the times of the files with a base offset, as evidence."""
+        index = bisect_right(self.bases, base) - 1
+        before, newest = _known_at(self.newest, index - 1), _known_at(self.newest, index)
+        if before is not None and newest is not None:  # producers set timestamps, and not always in order
+            before = min(before, newest)
+        first = before if newest is None else newest
+        return {} if first is None else {WRITTEN: first, "written_between_ms": [before, newest]}
+
+    def of_snapshot(self, offset: int) -> dict[str, object]:
+        """Return the times of a snapshot, which is taken when the segment before it is complete, as evidence."""
+        newest = _known_at(self.newest, bisect_left(self.bases, offset) - 1)
+        return {} if newest is None else {WRITTEN: newest, "written_between_ms": [newest, None]}
 
 
 def _newest_times(state: PartitionState) -> IntArray:

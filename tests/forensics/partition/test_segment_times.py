@@ -12,7 +12,7 @@ from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.reporting import newest_time
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.damage_times import with_time_of_segment
+from kforensics.forensics.partition.damage_times import with_times_of_segments
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import PartitionState
 from tests.forensics.batch_notation import NOW
@@ -33,7 +33,8 @@ def _times(state: PartitionState, name: str, *, code: str = "index-mismatch", **
     """Return the times in the evidence of a finding about a file."""
     path = f"{state.partition.folder}/{name}"
     finding = Finding(CODES[code], "", Severity.ERROR, path=path, evidence=evidence)
-    return {**with_time_of_segment(state, finding).evidence}
+    (dated,) = with_times_of_segments(state, [finding])
+    return {**dated.evidence}
 
 
 @pytest.mark.parametrize(
