@@ -48,7 +48,7 @@ def audit_locally(
     tables = _tables(output_format, table)
     investigation = replace(options, output=request.output).investigation()
     report = AuditReport(investigation.rules.as_of_ms, unreadable_paths=investigation.unreadable)
-    report.names_clean, report.selection = view.screen.shows_all, str(selection)
+    report.names_clean, report.selection = view.screen.shows_all, options.selection()
     status, kept = ExitStatus(investigation.unreadable), list[PartitionResult]()
     stages = Stages()
     with (

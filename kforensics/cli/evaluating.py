@@ -18,7 +18,6 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.core.findings import Finding, FindingSelection, Severity
 from kforensics.forensics.core.reporting import newest_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.formats import Format
 from kforensics.render.output import open_output
@@ -56,7 +55,7 @@ def evaluate(
     selection, since = options.selected_findings(), options.since_time()
     severity, output_format, brokers = options.severity(), options.format(), options.brokers()
     investigation = options.investigation()
-    status = ExitStatus(investigation.unreadable)
+    status, is_all = ExitStatus(investigation.unreadable), selection.minimum is None and since is None
     with options.stage("partitions read and evaluated"), audit_meter(options, investigation, request) as meter:
         every = run_audit(investigation, request, meter.advance if meter else ignore, Stages())
         results = watch_partitions(selected_results(every, selection, investigation, since), status, meter)
@@ -64,7 +63,7 @@ def evaluate(
         for result in results:
             if output_format is Format.JSON:
                 finding_results.append(result.only("findings", "incidents").for_brokers(brokers))
-            if result.is_counted and (selection.is_all or result.findings or result.why is not None):
+            if result.is_counted and (is_all or result.findings or result.why is not None):
                 kept.append(result.only(table).for_brokers(brokers))
     with options.stage("results written"), open_output(options.output) as out:
         if output_format is Format.TEXT:
@@ -119,32 +118,35 @@ def selected_results(
         investigation: what was evaluated.
         since: also leaves out what was over at this time; None for any time.
     """
-    if selection.is_all:
+    if selection.minimum is None and since is None:
         yield from results
         return
     for result in results if since is None else _since(results, investigation, since):
-        findings = selection.of(result.findings)
-        shown, rows = set(map(id, findings)), dict(result.rows)
+        selected = _keeping(result, selection.of(result.findings))
+        rows = dict(selected.rows)
         if "incidents" in rows:
             rows["incidents"] = _selected_incidents(rows["incidents"], selection)
-        if "findings" in rows:
-            # The rows of a redacted result are redacted, its findings are not.
-            pairs = zip(rows["findings"], result.findings, strict=True)
-            rows["findings"] = _rows_of(rows["findings"].table, [row for row, one in pairs if id(one) in shown])
-        yield replace(result, findings=findings, rows=rows, replica_worst=None)
+        yield replace(selected, rows=rows, replica_worst=None)
 
 
 def _since(results: Iterable[PartitionResult], investigation: Investigation, since: Since) -> Iterator[PartitionResult]:
     """Yield the results with what happened since a time, what is still so, and what has no known time."""
     incidents, since_ms = no_incidents(investigation), since.ms(investigation.rules.as_of_ms)
     for result in results:
-        recent, rows = tuple(one for one in result.findings if _is_recent(one, since_ms)), dict(result.rows)
-        incidents.add(replace(result, findings=recent))
-        if "incidents" in rows:
-            rows["incidents"] = incidents.rows()
-        if "findings" in rows:
-            rows["findings"] = finding_rows(result.place, recent)
-        yield replace(result, findings=recent, rows=rows)
+        recent = _keeping(result, tuple(one for one in result.findings if _is_recent(one, since_ms)))
+        incidents.add(recent)
+        if "incidents" in recent.rows:
+            recent = replace(recent, rows={**recent.rows, "incidents": incidents.rows()})
+        yield recent
+
+
+def _keeping(result: PartitionResult, findings: tuple[Finding, ...]) -> PartitionResult:
+    """Return a result with some of its findings. Their rows stay: those of a redacted result are redacted."""
+    rows, kept = dict(result.rows), set(map(id, findings))
+    if "findings" in rows:
+        pairs = zip(rows["findings"], result.findings, strict=True)
+        rows["findings"] = _rows_of(rows["findings"].table, [row for row, one in pairs if id(one) in kept])
+    return replace(result, findings=findings, rows=rows)
 
 
 def _is_recent(finding: Finding, since_ms: int) -> bool:
@@ -157,7 +159,7 @@ def _is_recent(finding: Finding, since_ms: int) -> bool:
 def _selected_incidents(incidents: Rows | RowStream, selection: FindingSelection) -> Rows:
     names = incidents.table.names
     severity, codes = names.index("severity"), names.index("codes")
-    kept = [row for row in incidents if selection.has_incident(Severity[row[severity].upper()], json.loads(row[codes]))]
+    kept = [row for row in incidents if selection.has(Severity[row[severity].upper()], json.loads(row[codes]))]
     return _rows_of(incidents.table, kept)
 
 

@@ -128,9 +128,16 @@ class PartitionOptions(SharedOptions):
             UsageError: there is no such severity or code.
         """
         if self.min_severity is None and not self.codes:
-            return FindingSelection(period=self.since)
+            return FindingSelection()
         minimum = severity_of(self.min_severity or str(Severity.INFO), "--severity") or Severity.INFO
-        return FindingSelection(minimum, frozenset(map(_known_code, self.codes or ())), self.since)
+        return FindingSelection(minimum, frozenset(map(_known_code, self.codes or ())))
+
+    def selection(self) -> str:
+        """Return the options by which findings are selected, nothing if all are shown."""
+        selected = self.selected_findings()
+        given = [] if selected.minimum in (None, Severity.INFO) else [f"--severity {selected.minimum}"]
+        since = [] if self.since is None else [f"--since {self.since}"]
+        return " ".join([*given, *(f"--code {code}" for code in sorted(selected.codes)), *since])
 
     def refuse(self, command: str, *names: str) -> None:
         """Refuse options that a command has no use for.

@@ -108,36 +108,17 @@ class FindingSelection:
     Attributes:
         minimum: the least severity, None for all findings.
         codes: only these codes; all if it is empty.
-        period: ``--since`` as it was given; None for any time.
     """
 
     minimum: Severity | None = None
     codes: frozenset[str] = frozenset()
-    period: str | None = None
 
-    def __str__(self) -> str:
-        """Return the options that select them, nothing if all are."""
-        given = [] if self.minimum in (None, Severity.INFO) else [f"--severity {self.minimum}"]
-        since = [] if self.period is None else [f"--since {self.period}"]
-        return " ".join([*given, *(f"--code {code}" for code in sorted(self.codes)), *since])
-
-    @property
-    def is_all(self) -> bool:
-        """Whether all findings are shown."""
-        return self.minimum is None and self.period is None
-
-    def of(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Return those of some findings that are selected."""
-        if self.minimum is None:
-            return findings
-        return tuple(
-            finding
-            for finding in findings
-            if finding.severity >= self.minimum and (not self.codes or finding.code.name in self.codes)
-        )
-
-    def has_incident(self, severity: Severity, codes: Iterable[str]) -> bool:
-        """Return whether an incident of a severity and with findings of some codes is selected."""
+    def has(self, severity: Severity, codes: Iterable[str]) -> bool:
+        """Return whether a finding, or an incident with findings of some codes, is selected."""
         if self.minimum is None:
             return True
         return severity >= self.minimum and (not self.codes or not self.codes.isdisjoint(codes))
+
+    def of(self, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Return those of some findings that are selected."""
+        return tuple(finding for finding in findings if self.has(finding.severity, (finding.code.name,)))
