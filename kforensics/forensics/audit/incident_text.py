@@ -21,10 +21,8 @@ MAX_RANGES = 20
 
 # Parts of commands that only look, so that they come first.
 CHECKS = (
-    "find-hanging",
-    *map("kforensics {}".format, ("explain", "groups", "verify", "cluster")),
-    " describe ",
-    " list ",
+    *("find-hanging", "kforensics explain", "kforensics groups", "kforensics verify", "kforensics cluster"),
+    *(" describe ", " list "),
 )
 EXPLAIN = "Look at it: `kforensics explain --topic {topic} --partition {partition} --offset {first_offset} {log_dirs}`."
 OF_GROUP = "Look at it: `kforensics groups --group {group} {log_dirs}`."

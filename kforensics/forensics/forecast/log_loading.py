@@ -217,12 +217,12 @@ class _Load:
         segment.index = None
         self.snapshots_by_recovery |= {kept.next_offset, *lower}
         if kept.lost_bytes:
-            lost = lost_records(segment.log.path, kept.end, kept.next_offset)
             detail = f"cut to offset {kept.next_offset}: {kept.lost_bytes} of {before} bytes of {segment.base:020}.log"
             at: dict[str, object] = {"offset": kept.next_offset, "path": segment.log.path}
             if is_preallocated(segment.log.path, kept.end):
                 self.add("truncated", f"{detail}, all zeros", size=kept.lost_bytes, is_unused=True, **at)
             else:
+                lost = lost_records(segment.log.path, kept.end, kept.next_offset)
                 self.add("truncated", detail, records=lost, size=kept.lost_bytes, **at)
 
     def recover(self) -> None:

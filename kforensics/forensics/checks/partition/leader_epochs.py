@@ -241,8 +241,9 @@ def _precedes(runs: EpochRunArray, checkpoint: _Checkpoint, state: PartitionStat
     """Return which runs begin before the first entry, with its epoch or an older one.
 
     The first entry moves with the log start offset, and its file is written at once; the log start is written later. A
-    crash in between takes the log start back, and deleted records with it, while the entry stays where it is. The end
-    of its epoch is still right, and for older epochs brokers truncate by high watermark.
+    crash in between takes the log start back, and deleted records with it, while the entry stays where it is. So does
+    a copy of the log from before the deletion. The end of its epoch is still right, and for older epochs brokers
+    truncate by high watermark.
     """
     if not checkpoint.entries or (_is_beyond(checkpoint, state) and not _is_deleted_since(state)):
         return np.zeros(len(runs), bool)
@@ -263,12 +264,18 @@ def _is_deleted_since(state: PartitionState) -> bool:
     Retention rolls the active segment to delete it too, and moves the first entry to the new log start. Checkpoints
     beyond the end of the log would show that it has lost its end instead.
     """
-    file, last = state.partition.leader_epochs, state.partition.segments[-1]
-    if state.partition.log_dir.clean_shutdown or file is None or None in (file.mtime_ms, last.mtime_ms):
+    if state.partition.log_dir.clean_shutdown or not _is_younger(state):
         return False
-    ends = [state.partition.checkpoint(name) for name in (HIGH_WATERMARK, RECOVERY_POINT)]
-    is_whole = None not in ends and max(end or 0 for end in ends) <= state.log_end_offset
-    return is_whole and (file.mtime_ms or 0) >= (last.mtime_ms or 0)
+    ends = (state.partition.checkpoint(name) for name in (HIGH_WATERMARK, RECOVERY_POINT))
+    return all(end is not None and end <= state.log_end_offset for end in ends)
+
+
+def _is_younger(state: PartitionState) -> bool:
+    """Return whether the file is no older than the last segment, by the times of both."""
+    file, last = state.partition.leader_epochs, state.partition.segments[-1]
+    if file is None or file.mtime_ms is None or last.mtime_ms is None:
+        return False
+    return file.mtime_ms >= last.mtime_ms
 
 
 def _starts(runs: EpochRunArray, checkpoint: _Checkpoint) -> IntArray:
@@ -347,10 +354,7 @@ def _may_be_younger(state: PartitionState, checkpoint: _Checkpoint) -> bool:
 
 def _ended_before(state: PartitionState) -> bool:
     """Return whether the copy of the log is older than its file: it lacks the segment that begins at its end."""
-    file, last = state.partition.leader_epochs, state.partition.segments[-1]
-    if file is None or file.mtime_ms is None or last.mtime_ms is None or not state.log.batches:
-        return False
-    return file.mtime_ms >= last.mtime_ms and state.log_end_offset in state.partition.snapshots
+    return bool(state.log.batches) and _is_younger(state) and state.log_end_offset in state.partition.snapshots
 
 
 def _mismatch(state: PartitionState, checkpoint: _Checkpoint, message: str, run: Row | None = None) -> Finding:
