@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from _thread import interrupt_main
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
@@ -56,6 +57,8 @@ COMMANDS = (
     "collect",
 )
 
+
+SECONDS_UNTIL_REPEATED = 0.05  # a finalizer has ended by then
 
 ABOUT_COMPLETION = ("-h", "--help", "--install-completion", "--show-completion")
 # What typer raises if the command line is wrong: an error of click, or of the copy of it in newer releases.
@@ -195,7 +198,9 @@ def main() -> None:
 def _ended_by_signals() -> Iterator[None]:
     """End the block as Ctrl-C does if a signal arrives that ends a process, and exit with its code.
 
-    A signal that is ignored, as SIGHUP after nohup, stays ignored.
+    A signal that is ignored, as SIGHUP after nohup, stays ignored. Python only prints an exception that is raised in a
+    finalizer or in the callback of a weak reference, and goes on. Each import runs such callbacks. KeyboardInterrupt is
+    raised again after them.
     """
     received: list[int] = []
 
@@ -204,6 +209,15 @@ def _ended_by_signals() -> Iterator[None]:
         if number == received[0]:  # systemd sends two, and the second must not interrupt what the first has begun
             raise KeyboardInterrupt
 
+    def repeat(unraisable: "sys.UnraisableHookArgs", /) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            again = threading.Timer(SECONDS_UNTIL_REPEATED, interrupt_main, received[:1] or [signal.SIGINT])
+            again.daemon = True
+            again.start()
+        else:
+            report(unraisable)
+
+    report, sys.unraisablehook = sys.unraisablehook, repeat
     is_main = threading.current_thread() is threading.main_thread()
     handled = [number for number in ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
@@ -215,6 +229,7 @@ def _ended_by_signals() -> Iterator[None]:
             sys.exit(128 + received[0])
         raise
     finally:
+        sys.unraisablehook = report
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
 

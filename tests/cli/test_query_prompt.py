@@ -107,3 +107,27 @@ def test_ctrl_c_ends_a_command(seconds: float) -> None:
     # Python itself ends by the signal if that arrives in what exec() compiles; to a shell both are 130.
     assert process.returncode in (130, -signal.SIGINT)
     assert (out, err) == (b"", b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_that_arrives_in_a_finalizer_ends_a_command(number: signal.Signals) -> None:
+    """Python only prints what is raised in one, and goes on. Some run in each import."""
+    program = f"""
+import os, sys
+from kforensics.cli import main
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), {number.value})
+        [None for _ in range(1000)]
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "kforensics.sql":
+            Finalized()
+sys.meta_path.insert(0, Finder())
+main()
+"""
+    sql = "SELECT count(*) FROM range(100000000000000)"
+    command = [sys.executable, "-c", program, "query", "--logs", str(BROKER), sql]
+    done = subprocess.run(command, check=False, capture_output=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, b"", b"")
