@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     clusters.add_argument("--kafka", default="4.4.0", metavar="RELEASE", help="release of the brokers")
     clusters.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="how many")
     clusters.add_argument("--controllers", type=int, default=0, metavar="N", help="controllers apart from the brokers")
+    clusters.add_argument("--dynamic", action="store_true", help="voters that leave the quorum and return; from 3.9 on")
     clusters.add_argument("--disks", type=int, metavar="N", help="log directories of each broker; default: of the seed")
     clusters.add_argument("--tiered", action="store_true", help=f"with remote storage; needs --kafka {TIERED_RELEASE}")
     clusters.add_argument("--migrate", action="store_true", help="begin with ZooKeeper, and migrate to KRaft")
@@ -71,7 +72,8 @@ def _random(options: argparse.Namespace) -> None:
     folder = options.folder.absolute()
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
     skew_ms = round(options.skew * 1000)
-    plan = replace(plan, controllers=options.controllers, skew_ms=skew_ms, rolls_back=options.rollback)
+    plan = replace(plan, controllers=options.controllers, dynamic=options.dynamic)
+    plan = replace(plan, skew_ms=skew_ms, rolls_back=options.rollback)
     if options.migrate:
         plan = replace(plan, migrates=True)
     if options.tiered:

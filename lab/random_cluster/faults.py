@@ -67,6 +67,8 @@ class Faults:
             kinds += [(self._repairs.grow, 1), (self._repairs.move, 4), (self._repairs.set, 2)]
             kinds += [] if self._plan.early else [(self._repairs.throttle, 3)]
             kinds += [(self._repairs.decommission, 2)] if self._plan.kraft else []
+        if self._plan.dynamic:
+            kinds += [(self._repairs.replace_voter, 4)]
         if len(self._plan.log_dirs) > 1:
             kinds += [(self._move, 6)]
         if self._next_release():

@@ -83,13 +83,18 @@ class Load:
             (self._open_plain, 2), (self._vanish, 3), (self._zombie, 2), (self._move, 6), (self._consume, 1),
             (self._manage_group, 0.5),
         ]  # fmt: skip
+        if self._plan.has_share_groups:
+            common.append((self._share, 1))
         if self._number:
             return common
         return [*common, (self._delete_records, 3), (self._recreate, 0.3), (self._grow, 1)]
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
         """The answer, or None if there was an error; both are noted."""
-        shown = {key: len(value) if key == "records" else value for key, value in arguments.items()}
+        shown = {
+            key: len(value) if isinstance(value, list) and key == "records" else value
+            for key, value in arguments.items()
+        }
         try:
             answer = self._driver.ask(operation, **arguments)
         except DriverError as error:
@@ -154,7 +159,7 @@ class Load:
 
     def _record(self, topic: str) -> dict[str, Any]:
         self._count += 1
-        tombstone = topic in ("compact", "both") and self._chance.random() < 0.1
+        tombstone = topic in ("compact", "both", "compressed") and self._chance.random() < 0.1
         value = f"{self._number} {self._count} ".ljust(self._chance.choice((15, 60, 400)), ".")
         is_event = topic in ("growing", "plain") and self._chance.random() < 0.1
         timestamp = int(time.time() * 1000) + self._chance.choice(_EVENT_TIMES) if is_event else None
@@ -225,6 +230,15 @@ class Load:
         self._ask("poll", names=[name], milliseconds=800)
         self._ask("commit_offset", name=name)
         self._ask("close_consumer", name=name, **({"membership": "remain"} if is_static else {}))
+
+    def _share(self) -> None:
+        """A member of a share group that takes records for a moment; what it does not accept is delivered again."""
+        self._readers += 1
+        name, group = f"sharer-{self._number}-{self._readers}", f"sharers-{self._chance.randrange(2)}"
+        self._ask("share_consumer", name=name, config={"group.id": group}, topics=["small", "plain"])
+        kinds = self._chance.choices(("ACCEPT", "RELEASE", "REJECT"), (8, 1, 1), k=4)
+        self._ask("share_poll", name=name, records=20, acknowledge=kinds, milliseconds=2000)
+        self._ask("close_share_consumer", name=name)
 
     def _manage_group(self) -> None:
         """Delete a group, forget one of its offsets, or set one, whether it has members or an open transaction."""

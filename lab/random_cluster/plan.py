@@ -52,6 +52,7 @@ class Plan:
         rolls_back: whether the second rolling restart brings the first release back.
         migrates: whether the brokers begin with ZooKeeper although their release has KRaft, and migrate to it.
         tiered: whether some topics have segments in remote storage.
+        dynamic: whether the voters of the quorum stand in its log, and can leave and return.
     """
 
     kafka: str
@@ -68,6 +69,7 @@ class Plan:
     rolls_back: bool = False
     migrates: bool = False
     tiered: bool = False
+    dynamic: bool = False
 
     def clock_error_ms(self, node_id: int) -> int:
         """By how much the clock of a node is ahead."""
@@ -84,9 +86,19 @@ class Plan:
         return not self.migrates and _WITHOUT_KRAFT.match(self.kafka) is None
 
     @property
+    def has_metadata_disk(self) -> bool:
+        """Whether the metadata log has a disk of its own, which has no other partitions."""
+        return self.kraft and len(self.log_dirs) > 1 and Random(self.seed).random() < 0.5
+
+    @property
     def has_consumer_protocol(self) -> bool:
         """Whether groups may use the consumer protocol of KIP-848 without further settings."""
         return re.match(r"[4-9]\.", self.kafka) is not None
+
+    @property
+    def has_share_groups(self) -> bool:
+        """Whether share groups (KIP-932) need no further settings."""
+        return re.match(r"(4\.[2-9]|[5-9])\.", self.kafka) is not None
 
     @property
     def replicas(self) -> int:
@@ -154,6 +166,10 @@ def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
         "log.flush.interval.messages": "1",
         "log.preallocate": "true",
         "replication.quota.window.num": "5",
+        "offsets.topic.compression.codec": chance.choice(("1", "2", "3")),
+        "log.roll.ms": "5000",
+        "log.index.interval.bytes": chance.choice(("1", "100", "1000000")),
+        "log.index.size.max.bytes": "120",
     }
     config.update((name, odd[name]) for name in odd if chance.random() < 0.3)
     if "log.preallocate" in config:
@@ -181,5 +197,6 @@ def _topics(kafka: str, brokers: int, chance: Random) -> list[Topic]:
         ("recreated", 2, small),
         ("growing", 1, {}),
         ("settings", 1, small),
+        ("compressed", 1, {"compression.type": chance.choice(_CODECS), "max.compaction.lag.ms": "3000", **compact}),
     ]
     return [Topic(name, count, min(brokers, 2 if name == "unclean" else 3), configs) for name, count, configs in kinds]

@@ -7,6 +7,7 @@ from typing import Any
 from lab.broker import Cluster, Node
 from lab.random_cluster.late_writes import Ask
 from lab.random_cluster.load import Log
+from lab.scenarios.replication import directory_id
 
 _INTERNAL = ("__transaction_state", "__transaction_state", "__consumer_offsets")
 _SETTINGS: list[tuple[str, str | None]] = [
@@ -85,6 +86,14 @@ class Repairs:
         node.stop()
         time.sleep(2)
         self._ask("unregister_broker", broker=node.node_id)
+
+    def replace_voter(self) -> None:
+        """Take a controller out of the quorum for some seconds, perhaps while it does not run."""
+        node = self._chance.choice(self._cluster.controllers or self._cluster.nodes)
+        voter = {"voter": node.node_id, "directory": directory_id(node)}
+        self._ask("remove_voter", **voter)
+        time.sleep(self._chance.choice((0.5, 6)))
+        self._ask("add_voter", **voter, endpoint=f"127.0.0.1:{node.controller_port}")
 
     def _wait_until_empty(self, node: Node) -> None:
         deadline = time.monotonic() + _MOVE_SECONDS

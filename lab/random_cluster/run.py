@@ -25,6 +25,7 @@ from lab.random_cluster.plan import Plan
 from lab.scenario import write_json
 from lab.scenarios import remote_storage
 from lab.scenarios.hanging_tool import find_hanging
+from lab.scenarios.replication import dynamic_quorum
 from lab.truth import take_truth
 
 _THREADS = 2
@@ -78,9 +79,13 @@ def _brokers(plan: Plan, folder: Path, counts: Counts) -> Iterator[Cluster]:
         )
         if plan.tiered:
             remote_storage.prepare(cluster)
+        if plan.has_metadata_disk:
+            for node in cluster.nodes:
+                node.config["metadata.log.dir"] = str(Path(node.data.name) / "metadata")
         version = plan.transaction_version
         _set_hosts(plan, cluster, counts)
-        cluster.format(*(() if version is None else ("--feature", f"transaction.version={version}")))
+        features = () if version is None else ("--feature", f"transaction.version={version}")
+        cluster.format(*features, *(dynamic_quorum(cluster) if plan.dynamic else ()))
         with running(cluster):
             yield cluster
         return

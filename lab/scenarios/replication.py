@@ -106,7 +106,7 @@ def _voter_leaves_and_returns(stage: Stage) -> None:
     leader = stage.driver.ask("describe_quorum")["leader"]
     # A leader that is removed resigns, and its clients then ask in vain for the new one.
     node = next(node for node in stage.cluster.nodes if node.node_id != leader)
-    voter = {"voter": node.node_id, "directory": _directory_id(node)}
+    voter = {"voter": node.node_id, "directory": directory_id(node)}
     _insist(stage.driver, "remove_voter", **voter)
     _insist(stage.driver, "add_voter", **voter, endpoint=f"127.0.0.1:{node.controller_port}")
 
@@ -175,18 +175,19 @@ def wait_for(
     raise LabError(f"{topic}-{partition} did not come to leader {leader}, {isr} in sync, replicas {replicas}: {now}")
 
 
-def _directory_id(node: Node) -> str:
-    """Given by us, so that it is the same in every run."""
-    return urlsafe_b64encode(f"kforensics-dir-{node.node_id}".encode()).decode().rstrip("=")
+def directory_id(node: Node) -> str:
+    """The id of the log directory of a voter: ours, so that it is the same in every run."""
+    return urlsafe_b64encode(f"kforensics-dir-{node.node_id}".encode()[-16:]).decode().rstrip("=")
 
 
-def _dynamic_quorum(cluster: Cluster) -> list[str]:
-    """All three are voters from the start, and the voters stand in the log (kraft.version 1)."""
-    endpoints = {node.node_id: f"127.0.0.1:{node.controller_port}" for node in cluster.nodes}
-    for node in cluster.nodes:
+def dynamic_quorum(cluster: Cluster) -> list[str]:
+    """All controllers are voters from the start, and the voters stand in the log (kraft.version 1)."""
+    nodes = cluster.controllers or cluster.nodes
+    endpoints = {node.node_id: f"127.0.0.1:{node.controller_port}" for node in nodes}
+    for node in (*cluster.controllers, *cluster.nodes):
         del node.config["controller.quorum.voters"]
         node.config["controller.quorum.bootstrap.servers"] = ",".join(endpoints.values())
-    voters = [f"{node.node_id}@{endpoints[node.node_id]}:{_directory_id(node)}" for node in cluster.nodes]
+    voters = [f"{node.node_id}@{endpoints[node.node_id]}:{directory_id(node)}" for node in nodes]
     return ["--initial-controllers", ",".join(voters)]
 
 
@@ -203,6 +204,6 @@ SCENARIOS = [
         play=play,
         config=CONFIG,
         nodes=3,
-        prepare=_dynamic_quorum,
+        prepare=dynamic_quorum,
     )
 ]
