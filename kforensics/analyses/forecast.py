@@ -24,6 +24,8 @@ from kforensics.render.streams import watcher
 __all__ = ["forecast_brokers", "forecast_elections", "known_release"]
 
 MARKS = (META, MARKER, METADATA_FOLDER, RECOVERY_POINT, HIGH_WATERMARK)
+# Folders of brokers, and log directories in them.
+LEVELS = 2
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
 
 
@@ -139,24 +141,25 @@ def _log_directories(path: str) -> list[str]:
     return directories
 
 
-def _directories_in(path: str) -> list[str]:
-    """Return a folder if it is a log directory, otherwise those directly in it; in an archive, in what was packed."""
+def _directories_in(path: str, levels: int = LEVELS) -> list[str]:
+    """Return a folder if it is a log directory, otherwise those in it, or in the folders of brokers in it.
+
+    The folder that was packed in an archive may have any number of folders above it, as a path has.
+    """
     children = folders_of(path).children(path)
     if _is_log_directory([child.name for child in children]):
         return [path.rstrip("/") or path]
+    if levels == 0 and content_path(path) == path:
+        return []
     folders = [child.path for child in children if child.is_folder]
-    inner = [folder for folder in folders if _contains_log(folder)]
-    if inner or content_path(path) == path:
-        return inner
-    # The folder that was packed may have any number of folders above it, as a path has.
-    return [directory for folder in folders for directory in _directories_in(folder)]
+    return [directory for folder in folders for directory in _readable_directories_in(folder, max(levels - 1, 0))]
 
 
-def _contains_log(path: str) -> bool:
+def _readable_directories_in(path: str, levels: int) -> list[str]:
     try:
-        return _is_log_directory([child.name for child in folders_of(path).children(path)])
+        return _directories_in(path, levels)
     except InputError:
-        return False
+        return []
 
 
 def _is_log_directory(names: list[str]) -> bool:

@@ -43,13 +43,16 @@ class Base:
 
     Attributes:
         release: release of the broker.
-        state: ``stopped``, ``killed``, ``jbod`` or ``dynamic``, which is stopped and has a dynamic quorum.
+        state: ``stopped``, ``killed``, ``jbod``, ``apart``, which has the metadata log in a directory apart, or
+            ``dynamic``, which has a dynamic quorum; the last three are stopped.
         log_dirs: names of the log directories; the empty name is the folder itself.
+        metadata_log_dir: name of the directory of the metadata log if it is none of them.
     """
 
     release: str
     state: str
     log_dirs: tuple[str, ...] = ("",)
+    metadata_log_dir: str | None = None
 
     @property
     def name(self) -> str:
@@ -61,17 +64,29 @@ class Base:
         """The archive with its files."""
         return DATA / f"{self.name}.zip"
 
+    def directories(self, data: Path) -> list[str]:
+        """The directories with logs and with the metadata log, in a folder."""
+        names = [*self.log_dirs, *([] if self.metadata_log_dir is None else [self.metadata_log_dir])]
+        return [str(data / name) if name else str(data) for name in names]
 
-JBOD = ("a", "b")
+    def settings(self, node: Node) -> dict[str, str]:
+        """The setting of a node that names the directory of the metadata log, if there is one."""
+        name = self.metadata_log_dir
+        return {} if name is None else {"metadata.log.dir": str(Path(node.data.name) / name)}
+
+
+JBOD, APART = ("a", "b"), "metadata"
 BASES = (
     Base("4.4.0", "stopped"),
     Base("4.4.0", "killed"),
     Base("4.4.0", "jbod", JBOD),
+    Base("4.4.0", "apart", JBOD, APART),
     Base("4.4.0", "dynamic"),
     Base("3.9.1", "stopped"),
     Base("3.9.1", "killed"),
     Base("3.6.2", "stopped"),
     Base("3.6.2", "killed"),
+    Base("3.6.2", "apart", ("a",), APART),
     Base("3.7.2", "stopped"),
     Base("3.8.1", "stopped"),
 )
@@ -118,14 +133,18 @@ def build(release: str) -> None:
         _write_more(driver)
         cluster.kill()
         _keep(node, folder, Base(release, "killed"))
+    for base in BASES:
+        if base.release == release and base.state in ("jbod", "apart"):
+            build_several(base)
     if release == "4.4.0":
-        _build_jbod(release)
         build_dynamic(release)
 
 
-def _build_jbod(release: str) -> None:
-    folder = workspace(f"forecast-{release}-jbod")
-    cluster = make_cluster(folder, release, config=CONFIG, log_dirs=JBOD)
+def build_several(base: Base) -> None:
+    """Write the archive of a broker with several directories, which has stopped in order."""
+    folder = workspace(f"forecast-{base.name}")
+    cluster = make_cluster(folder, base.release, config=CONFIG, log_dirs=base.log_dirs)
+    cluster.nodes[0].config.update(base.settings(cluster.nodes[0]))
     cluster.format()
     with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
         driver.call("create_topic", name="plain", partitions=4)
@@ -133,7 +152,7 @@ def _build_jbod(release: str) -> None:
         for number in range(8):
             driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
         cluster.stop()
-        _keep(cluster.nodes[0], folder, Base(release, "jbod", JBOD))
+        _keep(cluster.nodes[0], folder, base)
 
 
 def build_dynamic(release: str) -> None:

@@ -41,7 +41,7 @@ class Case:
 
 def cases_of(state: str) -> list[Case]:
     """The cases of a base, the undoctored one first."""
-    made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod, "dynamic": _dynamic}[state]()
+    made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod, "apart": _apart, "dynamic": _dynamic}[state]()
     return [Case("undoctored", _nothing), *made]
 
 
@@ -452,6 +452,31 @@ def _jbod() -> Iterator[Case]:
         "second-zero-tail": _second_zero_tail,
     }.items():
         yield Case(name, doctor)
+
+
+def _apart() -> Iterator[Case]:
+    """What is different if ``metadata.log.dir`` is none of ``log.dirs``."""
+    meta, other = "metadata/meta.properties", b"directory.id=" + base64.urlsafe_b64encode(b"another-director")
+    for name, doctor in {
+        "metadata-meta-missing": _remove(meta),
+        "metadata-meta-other-node": _replace(meta, re.compile(rb"node\.id=\d+"), b"node.id=7"),
+        "metadata-meta-other-directory": _replace(meta, re.compile(rb"directory\.id=.*"), other),
+        "metadata-directory-empty": _emptied("metadata"),
+        "metadata-log-bit": _flip(f"metadata/{_METADATA}/*.log", -10),
+        "first-meta-other-directory": _replace("a/meta.properties", re.compile(rb"directory\.id=.*"), other),
+        "first-meta-missing": _remove("a/meta.properties"),
+        "first-marker-missing": _remove(f"a/{_MARKER}"),
+        "first-recovery-garbage": _put("a/recovery-point-offset-checkpoint", _GARBAGE),
+        "first-empty": _emptied("a"),
+        "partition-missing": _remove("a/plain-*"),
+        "partition-beside-metadata": _move_beside_metadata,
+    }.items():
+        yield Case(name, doctor)
+
+
+def _move_beside_metadata(data: Path) -> None:
+    moved = _some_partition(data, "a")
+    moved.rename(data / "metadata" / moved.name)
 
 
 def _some_partition(data: Path, folder: str) -> Path:

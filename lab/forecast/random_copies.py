@@ -12,14 +12,14 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kforensics.analyses.forecast import known_release
 from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.next_start import forecast_start
-from lab.forecast.bases import Base
+from lab.forecast.bases import APART, Base
 from lab.forecast.compare import file_differences, load_differences
 from lab.forecast.start import LOADED, Slot, run
 from lab.progress import say
@@ -110,8 +110,8 @@ def _compared(base: Base, copy: Copy, slot: Slot, plan: dict[str, Any], did: dic
     if plan["brokers"] > 1:
         for state in data.rglob("__cluster_metadata-0/quorum-state"):
             state.unlink()
-    log_dirs = [str(data / name) if name else str(data) for name in base.log_dirs]
-    forecast = forecast_start(log_dirs, known_release(base.release))
+    base = replace(base, metadata_log_dir=APART if (data / APART).is_dir() else None)
+    forecast = forecast_start(base.directories(data), known_release(base.release))
     if did is None:
         node = slot.node(base, copy.node_id, {**plan["config"], **PINNED})
         did = run(node, base, data, {}, _SETTLE_SECONDS)

@@ -60,7 +60,7 @@ class Slot:
             give_back(made.port, made.controller_port)
             made.port, made.controller_port = self._node.port, self._node.controller_port
         settings = CONFIG | RETENTION[base.release[0]] if config is None else dict(config)
-        made.config = kraft_config(made, [made]) | settings
+        made.config = kraft_config(made, [made]) | settings | base.settings(made)
         if base.state == "dynamic":
             make_dynamic(made)
         self._node = made

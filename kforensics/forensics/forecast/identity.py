@@ -41,7 +41,7 @@ def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMeta
     """Return what a broker refuses about its identity as the metadata has it.
 
     Args:
-        directories: all its log directories; the first has the metadata log.
+        directories: all its log directories; one has the metadata log.
         metadata: what the metadata log has.
     """
     for directory in directories:
@@ -55,7 +55,7 @@ def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMeta
         if registered is not None and registered != meta.node_id:
             message = f"Stored node id {meta.node_id} doesn't match previous node id {registered} in {path}."
             return LoadRefusedError(RUNTIME, message, path)
-    return _lone_voter(directories[0], metadata)
+    return _lone_voter(next(each for each in directories if each.has_metadata), metadata)
 
 
 def _lone_voter(directory: LogDirectory, metadata: LoadedMetadata) -> LoadRefusedError | None:

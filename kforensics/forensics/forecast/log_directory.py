@@ -86,6 +86,15 @@ class LogDirectory:
     has_metadata: bool = False
     files: frozenset[str] = frozenset()
 
+    @property
+    def has_only_metadata(self) -> bool:
+        """Whether no broker has used it for logs: ``metadata.log.dir`` names it apart from ``log.dirs``.
+
+        A broker writes checkpoints into each of its ``log.dirs``, a minute after its first start at the latest.
+        """
+        is_unused = not self.folders and not self.files & {*CHECKPOINTS, MARKER}
+        return self.has_metadata and self.meta is not None and is_unused
+
     def offset(self, checkpoint: str, name: FolderName) -> int:
         """Return the offset of a partition in a checkpoint, 0 without an entry."""
         return self.checkpoints.get(checkpoint, {}).get((name.topic, name.partition), 0)

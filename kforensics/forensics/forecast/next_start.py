@@ -79,7 +79,11 @@ class _Start:
     on_loaded: Callable[[str], object] = str
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
+    log_dirs: list[LogDirectory] = field(init=False)  # without one that only metadata.log.dir names
     shown: list[Release | None] = field(default_factory=list)  # what the metadata log shows, once it was looked up
+
+    def __post_init__(self) -> None:
+        self.log_dirs = [*self.directories]
 
     def run(self) -> None:
         forecast = self.forecast
@@ -92,7 +96,8 @@ class _Start:
             if forecast.outcome == NOT_KNOWN:
                 return
         older = self.is_before(STRAYS_SINCE)
-        PartitionFates(self.directories, forecast, self.loads, self.offline, older).assign()
+        if self.log_dirs:
+            PartitionFates(self.log_dirs, forecast, self.loads, self.offline, older).assign()
 
     def is_before(self, since: Release) -> bool:
         """Whether the release is older than another; if the metadata log cannot be loaded, by what it shows."""
@@ -109,7 +114,11 @@ class _Start:
 
     def _as_logged(self, refusal: LoadRefusedError) -> LoadRefusedError:
         release = self._release()
-        return refusal if release is None else as_logged(refusal, release)
+        return (
+            refusal
+            if release is None
+            else as_logged(refusal, release, is_before_metadata=self.forecast.metadata is None)
+        )
 
     # Identity.
 
@@ -139,16 +148,20 @@ class _Start:
         having = [directory for directory in self.directories if directory.has_metadata]
         if not having:
             return self._without_metadata()
-        if having[0] is not self.directories[0]:
-            self.forecast.outcome = NOT_KNOWN
-            path = f"{having[0].path}/{METADATA_FOLDER}"
-            detail = f"{path} is not in the first log directory: the broker refuses unless metadata.log.dir names it"
-            self.forecast.effects.append(Effect("not-known", detail, path=path))
+        path = f"{having[0].path}/{METADATA_FOLDER}"
+        is_first = having[0] is self.directories[0]
+        if not is_first and not having[0].has_only_metadata:
+            self._leave_open(path)
             return None
         try:
-            metadata = self._read_metadata(f"{having[0].path}/{METADATA_FOLDER}")
+            metadata = self._read_metadata(path)
         except LoadRefusedError as refused:
             return refused
+        if self._is_apart(having[0], metadata):
+            self.log_dirs.remove(having[0])
+        elif not is_first:
+            self._leave_open(path)
+            return None
         self.forecast.metadata = metadata
         self.forecast.effects += metadata.effects
         registered = metadata.image.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
@@ -159,6 +172,18 @@ class _Start:
             or (voters_fault(metadata) if self.is_before(STATE_KEPT_SINCE) else None)
             or registration_fault(self.directories, metadata)
         )
+
+    def _leave_open(self, path: str) -> None:
+        self.forecast.outcome = NOT_KNOWN
+        detail = f"{path} is not in the first log directory: the broker refuses unless metadata.log.dir names it"
+        self.forecast.effects.append(Effect("not-known", detail, path=path))
+
+    def _is_apart(self, directory: LogDirectory, metadata: LoadedMetadata) -> bool:
+        """Whether the directory with the metadata log is none of ``log.dirs``, whose ids brokers register since 3.7."""
+        registered = [each for each, node_id in metadata.directories.items() if node_id == self.forecast.node_id]
+        if not directory.has_only_metadata or directory.meta is None or directory.meta.directory_id in registered:
+            return False
+        return bool(registered) or len(self.directories) > 1
 
     def _read_metadata(self, folder: str) -> LoadedMetadata:
         try:
@@ -189,7 +214,7 @@ class _Start:
                 self.forecast.refusals += refusals
         self.offline = offline = {self._directory_of(each.path) for each in self.forecast.refusals}
         metadata = {each.path for each in self.directories if each.has_metadata}
-        if not fatal and offline and (len(offline) == len(self.directories) or offline & metadata):
+        if not fatal and offline and (len(offline) == len(self.log_dirs) or offline & metadata):
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
@@ -209,7 +234,7 @@ class _Start:
         return fate_of(folder, metadata, self.forecast.node_id) not in OUT_OF_SERVICE
 
     def _directory_of(self, path: str) -> str:
-        return next(each.path for each in self.directories if path.startswith(each.path))
+        return next(each.path for each in self.directories if f"{path}/".startswith(f"{each.path}/"))
 
     def _load(self, directory: LogDirectory) -> list[LoadRefusedError]:
         refusals = []

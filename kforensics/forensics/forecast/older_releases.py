@@ -51,6 +51,10 @@ OUT_OF_SERVICE = {
     DELETED_AS_STRAY: "deletes the folder, as releases before 3.7 do",
 }
 NODE_ID = "kafka.common.InconsistentNodeIdException"
+# How messages about log directories that disagree begin since 3.7, and what older releases log.
+DISAGREEMENTS = ("Stored node id", "Invalid cluster.id in")
+INCONSISTENT = "kafka.common.InconsistentBrokerMetadataException"
+NOT_CONSISTENT = "BrokerMetadata is not consistent across log.dirs."
 VOTERS = (
     "Configured voter set: [{0}] is different from the voter set read from the state file: {1}. Check if the quorum"
     " configuration is up to date, or wipe out the local state file if necessary"
@@ -141,12 +145,13 @@ def voters_fault(metadata: LoadedMetadata) -> LoadRefusedError | None:
     return LoadRefusedError(ILLEGAL_STATE, message, f"{metadata.folder}/quorum-state")
 
 
-def as_logged(refusal: LoadRefusedError, release: Release) -> LoadRefusedError:
+def as_logged(refusal: LoadRefusedError, release: Release, *, is_before_metadata: bool) -> LoadRefusedError:
     """Return a refusal with the exception that a release logs.
 
     Args:
         refusal: what the newest releases log.
         release: the release.
+        is_before_metadata: whether it refuses before it reads the metadata log, which it does first of all.
     """
     if refusal.message.startswith(UNREPLAYED) and release < RUNTIME_SINCE:
         return LoadRefusedError(ILLEGAL_STATE, refusal.message, refusal.path)
@@ -156,6 +161,10 @@ def as_logged(refusal: LoadRefusedError, release: Release) -> LoadRefusedError:
         log_dir = refusal.path.rpartition("/")[0]
         is_there = any(entry.path == refusal.path for entry in folders_of(log_dir).children(log_dir))
         return refusal if is_there else LoadRefusedError(KAFKA, UNFORMATTED.format(log_dir), refusal.path)
+    if refusal.message.startswith(UNFORMATTED.partition("{")[0]):
+        return LoadRefusedError(KAFKA, refusal.message, refusal.path)
+    if is_before_metadata and refusal.message.startswith(DISAGREEMENTS):
+        return LoadRefusedError(INCONSISTENT, NOT_CONSISTENT, refusal.path)
     if not refusal.message.startswith("Stored node id"):
         return refusal
     node_id = refusal.message.split()[3]

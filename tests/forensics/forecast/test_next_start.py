@@ -22,7 +22,7 @@ from tests.command import SAMPLES, run
 RECORDED = [base for base in BASES if (DATA / f"{base.name}.json").exists()]
 # Cases whose outcome the forecast does not know, and those in which it does not know what becomes of some partitions;
 # docs/forecast.md has the reasons.
-UNKNOWN = {"metadata-folder-missing", "everything-but-meta-missing", "metadata-moved"}
+UNKNOWN = {"metadata-folder-missing", "everything-but-meta-missing", "metadata-moved", "partition-beside-metadata"}
 UNKNOWN_IN_PART = {"topic-ids-swapped", "internal-topic-id-other"}
 # Cases of a broker that stopped in order in which segments are recovered: how their names end.
 RECOVERED = ("-unclean", "index-missing")
@@ -50,8 +50,7 @@ def _forecast(base: Base, case: Case, pristine: Path, folder: Path) -> BrokerFor
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(pristine, folder)
     case.doctor(folder)
-    log_dirs = [str(folder / name) if name else str(folder) for name in base.log_dirs]
-    return forecast_start(log_dirs, base.release)
+    return forecast_start(base.directories(folder), base.release)
 
 
 def _changed_files(case: Case, truth: dict[str, Any]) -> dict[str, str]:
@@ -155,6 +154,28 @@ def test_partitions_in_directories_that_are_not_named_are_left_out(tmp_path: Pat
     assert forecast.outcome == "starts"
     assert {each.fate for each in forecast.partitions} == {"served"}
     assert 0 < len(forecast.partitions) < 4
+
+
+@pytest.mark.parametrize("folder", [".", "broker-1", "broker-1/metadata"])
+def test_brokers_with_several_directories_are_found_below_a_folder(folder: str, tmp_path: Path) -> None:
+    """Of a broker whose metadata log is apart, that directory alone shows no partition."""
+    base = next(base for base in BASES if base.name == "4.4.0-apart")
+    unpack(base, tmp_path)
+    (tmp_path / "data").rename(tmp_path / "broker-1")
+    (line,) = (line for line in run("forecast", tmp_path / folder).lines if line.startswith("broker 1 on "))
+    partitions = 0 if folder.endswith("metadata") else 4
+    assert line.endswith(f"starts, changes nothing; {partitions} partitions")
+
+
+def test_a_directory_whose_name_begins_as_that_of_another_is_offline_alone(tmp_path: Path) -> None:
+    base = next(base for base in BASES if base.state == "jbod")
+    unpack(base, tmp_path)
+    first, second = tmp_path / "data" / "disk", tmp_path / "data" / "disk-2"
+    for name, log_dir in zip(base.log_dirs, (first, second), strict=True):
+        (tmp_path / "data" / name).rename(log_dir)
+    (second / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    fates = {(each.log_dir, each.fate) for each in forecast_start([str(first), str(second)], base.release).partitions}
+    assert fates == {(str(first), "served"), (str(second), "offline")}
 
 
 UNKNOWN_IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")

@@ -36,7 +36,6 @@ EXAMPLES = {
 FIRES = dict.fromkeys(EXAMPLES, "test_an_effect_of_the_start_is_found")
 SILENT = dict.fromkeys(EXAMPLES, "test_logs_of_brokers_that_start_as_usual_are_silent")
 STOPPED = next(base for base in BASES if base.name == "4.4.0-stopped")
-UNDOCTORED = [base for base in BASES if len(base.log_dirs) == 1]
 LOG_KINDS = {"torn-tail": "start-torn-tail", "truncated": "start-cuts-log", "records-return": "start-returns-records"}
 # Refusals that other findings announce, and those that depend on the release, which the files do not show.
 NOT_ANNOUNCED = {
@@ -85,7 +84,7 @@ def test_logs_of_brokers_that_start_as_usual_are_silent(scenario: str) -> None:
     assert findings_in_sample(scenario, CHECKS) == {}
 
 
-@pytest.mark.parametrize("base", UNDOCTORED, ids=lambda base: base.name)
+@pytest.mark.parametrize("base", BASES, ids=lambda base: base.name)
 def test_stopped_and_killed_brokers_are_silent(base: Base, tmp_path: Path) -> None:
     unpack(base, tmp_path)
     assert _found(tmp_path / "data") == {}
