@@ -224,7 +224,9 @@ class Load:
         if is_static:
             config |= {"group.id": f"static-{self._number}", "group.instance.id": f"member-{self._chance.randrange(2)}"}
         if self._plan.has_consumer_protocol and self._chance.random() < 0.3:
-            config |= {"group.id": f"{config['group.id']}-new", "group.protocol": "consumer"}
+            # Every second time the group takes up the other protocol, and gives it up again.
+            suffix = self._chance.choice(("-new", ""))
+            config |= {"group.id": f"{config['group.id']}{suffix}", "group.protocol": "consumer"}
         self._ask("consumer", name=name, config=config)
         self._ask("subscribe", name=name, topics=topics)
         self._ask("poll", names=[name], milliseconds=800)

@@ -170,6 +170,11 @@ def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
         "log.roll.ms": "5000",
         "log.index.interval.bytes": chance.choice(("1", "100", "1000000")),
         "log.index.size.max.bytes": "120",
+        "replica.high.watermark.checkpoint.interval.ms": "600000",
+        "log.flush.offset.checkpoint.interval.ms": "600000",
+        "log.flush.start.offset.checkpoint.interval.ms": "600000",
+        "controlled.shutdown.enable": "false",
+        "log.cleaner.enable": "false",
     }
     config.update((name, odd[name]) for name in odd if chance.random() < 0.3)
     if "log.preallocate" in config:
