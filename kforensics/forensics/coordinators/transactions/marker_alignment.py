@@ -168,10 +168,13 @@ def _by_time(
 ) -> Alignment:
     """Assign each marker to the last end decided before it; of several, the first with the same outcome wins.
 
-    A marker that follows the end may be of a later transaction, if the end's own may be absent.
+    A marker that follows the end may be of a later transaction, if the end's own may be absent. It always may without a
+    Complete record: the cleaner has removed what follows the Prepare record.
     An end certainly has no marker only if there are too few of its outcome, wherever they are.
     """
-    markers, latest, optional_latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms), _latest(ends, 0)
+    markers, latest = np.full(len(ends), NO_MARKER, "i8"), _latest(ends, skew_ms)
+    is_open = (ends.completed == NO_TIME) & ~ends.is_required
+    optional_latest = np.where(is_open, ends.decided, _latest(ends, 0))
     # The clock of a coordinator that moved to another broker may have gone back.
     end_of = np.searchsorted(np.maximum.accumulate(ends.decided), times, side="right") - 1
     for marker in range(len(times) - 1, -1, -1):

@@ -122,6 +122,16 @@ def test_an_end_that_is_not_complete_has_no_latest_time() -> None:
     assert not alignment.is_exact
 
 
+@pytest.mark.parametrize("not_required", [(), (0,)])
+def test_markers_after_an_end_without_a_complete_record(not_required: tuple[int, ...]) -> None:
+    """Seen on 4.3.1: the cleaner had removed what followed the Prepare record, and remote storage had the end's marker.
+
+    Where nothing is missing, no other transaction can have ended there.
+    """
+    alignment = align([(10, NO_TIME, A)], [(4_870, C), (5_467, C)], not_required=not_required, earlier_ends=True)
+    assert alignment.markers.tolist() == ([-1] if not_required else [1])
+
+
 def test_no_markers_at_all() -> None:
     alignment = align(THREE, [])
     assert (alignment.markers.tolist(), alignment.is_missing.tolist()) == ([-1] * 3, [True] * 3)
