@@ -182,6 +182,9 @@ def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
         config.update(dict.fromkeys(_SEGMENT_BYTES, "1048576"))
     if re.match(r"(3\.[6-9]|4)\.", kafka) and chance.random() < 0.5:
         config["transaction.partition.verification.enable"] = "false"
+    if re.match(r"(1\.1|2\.)", kafka) and chance.random() < 0.5:
+        # As between the two rolling restarts of an upgrade.
+        config.update(dict.fromkeys(("inter.broker.protocol.version", "log.message.format.version"), "1.0"))
     return config
 
 
