@@ -93,7 +93,7 @@ class ProducerStates:
         )
 
     def _column(self, name: str) -> npt.NDArray[Any]:
-        column = np.ascontiguousarray(self.entries[name])
+        column = self.entries[name].copy()  # of a single entry, a contiguous array would be a view
         column[self._targets[self._replacing]] = self.records[name][self._replacing]
         return np.insert(column, self._targets[self._new], self.records[name][self._new]) if len(self._new) else column
 

@@ -40,10 +40,11 @@ def entries_of(rows: ProducerArray) -> ProducerArray:
     return entries
 
 
+@pytest.mark.parametrize("old_ids", [(10, 20, 30, 40), (10,)])
 @pytest.mark.parametrize("ids", [(), (5,), (10, 20, 30), (1, 10, 15, 30, 99), (98, 99)])
-def test_states_of_entries_and_records_are_those_of_all_records(ids: tuple[int, ...]) -> None:
-    """Records replace the entries of the same producers, and add others."""
-    old, new = records(10, 20, 30, 40), records(*ids, epoch=1)
+def test_states_of_entries_and_records_are_those_of_all_records(ids: tuple[int, ...], old_ids: tuple[int, ...]) -> None:
+    """Records replace the entries of the same producers, and add others; the entries stay as they are."""
+    old, new = records(*old_ids), records(*ids, epoch=1)
     states = ProducerStates(new, entries_of(old))
     whole = np.concatenate([old[~np.isin(old["producer_id"], new["producer_id"])], new])
     whole = whole[np.argsort(whole["producer_id"])]
@@ -53,6 +54,7 @@ def test_states_of_entries_and_records_are_those_of_all_records(ids: tuple[int, 
     every_second = np.arange(len(whole)) % 2 == 0
     for key in (slice(None), slice(1, 3), every_second, np.flatnonzero(every_second)[::-1]):
         assert states[key].tobytes() == whole[key].tobytes()
+    assert states.entries.tobytes() == entries_of(old).tobytes()
 
 
 def test_a_snapshot_of_more_than_a_range_is_read_in_blocks(tmp_path: Path) -> None:
