@@ -21,7 +21,12 @@ from kforensics.forensics.coordinators.coordinator_records import (
 )
 from kforensics.forensics.coordinators.record_issues import IssueRecorder, StateIssue, StateIssueKind
 from kforensics.forensics.coordinators.record_rows import partition_list
-from kforensics.forensics.coordinators.transactions.history import PRODUCER_ID_USE, TRANSACTIONAL_ID, History
+from kforensics.forensics.coordinators.transactions.history import (
+    PRODUCER_ID_USE,
+    TRANSACTIONAL_ID,
+    History,
+    LackingSpan,
+)
 from kforensics.forensics.coordinators.transactions.history_replay import first_reliable_offset
 from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS
@@ -143,10 +148,12 @@ class _Reading:
         self._producer_ids: dict[tuple[int, int], StateRecord] = {}
         self._coverage_start = ALWAYS if is_complete else NEVER
         self._last_record_time, self._records = NO_TIME, 0
+        self._times: list[tuple[int, int]] = []
 
     def take(self, record: StateRecord) -> EvaluatedRecord:
         """Take the next record; return it with how it follows the previous one."""
         self._records += 1
+        self._times.append((record.offset, record.time))
         self._last_record_time = max(self._last_record_time, record.time)
         is_reliable = record.offset >= self._first_reliable_offset
         if self._coverage_start == NEVER and is_reliable and record.time != NO_TIME:
@@ -236,7 +243,15 @@ class _Reading:
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown,
             topic_id=state.partition.topic_id,
+            lacking=tuple(self._lacking(state)) if state.may_be_cleaned_in_copy else (),
         )
+
+    def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:
+        for before, after in zip(*state.around_merged_segments, strict=True):
+            earlier = [record for record in self._times if record[0] <= before]
+            later = [time for offset, time in self._times if offset >= after]
+            if earlier and later:
+                yield LackingSpan(*earlier[-1], later[0])
 
 
 def _backwards(track: IdTrack, record: StateRecord) -> StateIssueKind | None:

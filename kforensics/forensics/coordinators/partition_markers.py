@@ -157,7 +157,7 @@ class PartitionMarkers:
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lag = lag_of(state, newest)
         copied_at = _copied_at(state, lag)
-        is_broken = state.is_broken or any(damage.inside_batch is not None for _, damage in state.log.damage)
+        is_broken = state.is_broken or state.log.has_damaged_batches
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
@@ -318,9 +318,9 @@ def _coverage_start(state: PartitionState, markers: StructRows) -> int:
         return NEVER
     if _was_cleaned_elsewhere(state):
         return NEVER
-    if state.is_complete and state.first_uncompacted_offset == 0:
+    if state.is_complete and state.first_complete_offset == 0:
         return ALWAYS
-    (first,) = search_column(markers, "marker_offset", np.array([state.first_uncompacted_offset])).tolist()
+    (first,) = search_column(markers, "marker_offset", np.array([state.first_complete_offset])).tolist()
     return int(markers[first]["marker_timestamp"]) if first < len(markers) else NEVER
 
 
@@ -340,7 +340,7 @@ def _first_time(state: PartitionState, markers: StructRows) -> int:
     The clock of its client may be ahead of the brokers', so the first marker counts if it is older. An empty log may
     have been created at any time.
     """
-    if not state.is_complete or state.first_uncompacted_offset != 0 or _was_cleaned_elsewhere(state):
+    if not state.is_complete or state.first_complete_offset != 0 or _was_cleaned_elsewhere(state):
         return ALWAYS
     if not len(state.log.first):
         return NEVER

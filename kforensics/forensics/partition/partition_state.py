@@ -177,6 +177,11 @@ class PartitionState:
         clean = 0 if dirty is None else min((base for base in bases if base >= dirty), default=self.log_end_offset)
         return max(clean, self.log.cleaned_to + 1)
 
+    @cached_property
+    def first_complete_offset(self) -> int:
+        """Offset from which no record is missing: nothing was compacted, or no offset is missing."""
+        return min(self.first_uncompacted_offset, self.log.contiguous_from(self.partition.first_offset))
+
     @property
     def first_uncleaned_offset(self) -> int:
         """Offset from which the cleaner of this broker has replaced nothing; what it fetched may be compacted."""
@@ -211,11 +216,11 @@ class PartitionState:
         return logs_in(self.partition, *states)
 
     @cached_property
-    def _around_merged_segments(self) -> tuple[IntArray, IntArray]:
+    def around_merged_segments(self) -> tuple[IntArray, IntArray]:
         """The last offset before and the base offset after each place where a copy may lack a segment.
 
-        Its cleaner merged that one during the copy. The copy then has the segment before it as it was, and no merged
-        one. Rule: ``UnifiedLog.replaceSegments``.
+        Its cleaner merged that one during the copy, see :attr:`may_be_cleaned_in_copy`. The copy then has the segment
+        before it as it was, and no merged one. Rule: ``UnifiedLog.replaceSegments``.
         """
         segments, bases = self.log.segments, [segment.base_offset or 0 for segment in self.partition.segments]
         after: IntArray = np.array(bases, "i8")[segments["segment"][1:]]
@@ -231,12 +236,12 @@ class PartitionState:
             first_offset: offset of a batch that the log has.
             last_offset: a later offset.
         """
-        _, after = self._around_merged_segments
+        _, after = self.around_merged_segments
         return self.may_be_cleaned_in_copy and bool(((first_offset < after) & (after <= last_offset)).any())
 
     def may_lack_merged_offset(self, offset: int) -> bool:
         """Return whether an offset may be in a segment that the cleaner merged during the copy."""
-        before, after = self._around_merged_segments
+        before, after = self.around_merged_segments
         return self.may_be_cleaned_in_copy and bool(((before < offset) & (offset < after)).any())
 
     def kept_until(self, newest_ms: int = NO_TIME) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ __all__ = [
     "CoordinatorTransactionArray",
     "Coordinators",
     "History",
+    "LackingSpan",
     "PartitionSets",
     "ProducerIdUseArray",
     "TransactionalIdArray",
@@ -117,6 +118,20 @@ class PartitionSets:
         return iter(self._numbers)
 
 
+class LackingSpan(NamedTuple):
+    """Records that the copy of a coordinator's log may lack: its cleaner merged segments while they were copied.
+
+    Attributes:
+        offset: offset of the last record before them.
+        begin: time of that record, in ms.
+        end: time of the first record after them.
+    """
+
+    offset: int
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The history of a coordinator's partition.
@@ -141,6 +156,7 @@ class History:
         topic_id: topic id of ``__transaction_state``, None if unknown.
         lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
+        lacking: records that the copy may lack between those that it has.
     """
 
     place: Place
@@ -159,6 +175,7 @@ class History:
     kept_until: int = NO_TIME
     topic_id: str | None = None
     lagging_since: int | None = None
+    lacking: tuple[LackingSpan, ...] = ()
 
     @property
     def known_until(self) -> int:

@@ -19,6 +19,7 @@ from kforensics.forensics.coordinators.transactions.history import (
     PRODUCER_ID_USE,
     UNKNOWN_SET,
     History,
+    LackingSpan,
     PartitionSets,
 )
 from kforensics.forensics.coordinators.transactions.id_tracks import IdTracks, InitTimes
@@ -84,7 +85,7 @@ def history_of(
         InputError: a segment cannot be read.
     """
     reliable_from = first_reliable_offset(state)
-    replay = _Replay(reliable_from, is_complete=state.is_complete and reliable_from == 0)
+    replay = _Replay(reliable_from, _MergedSegments(state), is_complete=state.is_complete and reliable_from == 0)
     for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
         transitions = replay.take(state_columns(number, records, replay.cache))
         if emit is not None and len(transitions):
@@ -94,8 +95,33 @@ def history_of(
 
 def first_reliable_offset(state: PartitionState) -> int:
     """Return the offset from which no record is missing, NEVER if any may be missing or unreadable."""
-    gaps = state.is_broken or bool(state.log.damage) or (state.is_known_uncleaned and state.log.offset_gaps > 0)
-    return NEVER if gaps else state.first_uncompacted_offset
+    # What follows the last batch, such as the zeros of log.preallocate, had not become one yet.
+    is_damaged = state.is_broken or state.log.has_damaged_batches
+    gaps = is_damaged or (state.is_known_uncleaned and state.log.offset_gaps > 0)
+    return NEVER if gaps else state.first_complete_offset
+
+
+class _MergedSegments:
+    """Finds when the records were written that a copy may lack, because its cleaner merged segments meanwhile."""
+
+    def __init__(self, state: PartitionState) -> None:
+        before, after = state.around_merged_segments if state.may_be_cleaned_in_copy else ((), ())
+        self._places = list(zip(map(int, before), map(int, after), strict=True))
+        self._last, self._first = dict[int, tuple[int, int]](), dict[int, int]()
+
+    def take(self, rows: StateRowArray) -> None:
+        """Take the records of the next chunk."""
+        for before, after in self._places:
+            earlier, later = rows[rows["offset"] <= before], rows[rows["offset"] >= after]
+            if len(earlier):
+                self._last[before] = int(earlier["offset"][-1]), int(earlier["time"][-1])
+            if len(later):
+                self._first.setdefault(after, int(later["time"][0]))
+
+    def spans(self) -> tuple[LackingSpan, ...]:
+        """Return the spans between records that there are."""
+        known = ((self._last.get(before), self._first.get(after)) for before, after in self._places)
+        return tuple(LackingSpan(*last, first) for last, first in known if last is not None and first is not None)
 
 
 class _Replay:
@@ -105,7 +131,8 @@ class _Replay:
         cache: numbers ids.
     """
 
-    def __init__(self, first_reliable_offset: int, *, is_complete: bool) -> None:
+    def __init__(self, first_reliable_offset: int, merged_segments: _MergedSegments, *, is_complete: bool) -> None:
+        self._merged_segments = merged_segments
         self._first_reliable_offset, self._is_complete = first_reliable_offset, is_complete
         self.cache, self._tracks, self._init_times = StateCache(), IdTracks(), InitTimes()
         self._sets = PartitionSets()
@@ -119,6 +146,7 @@ class _Replay:
         """Replay the next chunk; return its records with how they follow the previous ones."""
         rows = states.rows
         self._extend_coverage(rows)
+        self._merged_segments.take(rows)
         with_id = np.flatnonzero(rows["id"] != NO_ID)
         self._tracks.reserve(len(self.cache))
         self._init_times.reserve(len(self.cache))
@@ -235,6 +263,7 @@ class _Replay:
             kept_until=state.kept_until(self._last_record_time),
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
+            lacking=self._merged_segments.spans(),
         )
 
 

@@ -125,3 +125,17 @@ def test_a_transaction_decided_again_has_the_same_data(tmp_path: Path) -> None:
 def test_the_latest_time_counts_if_a_clock_was_set_back(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 9; a Empty 1 1 t 3")
     assert history_under(tmp_path).last_record_time == NOW + 9
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(500)], ids=["as written", "zeros of log.preallocate"])
+@pytest.mark.parametrize(("base", "starts"), [(2, ALWAYS), (3, NOW + 20)], ids=["contiguous", "with a gap"])
+def test_contiguous_offsets_show_that_a_cleaner_removed_nothing(
+    base: int, starts: int, tail: bytes, tmp_path: Path
+) -> None:
+    """The broker was killed or at work: its cleaner may have gone on after its checkpoint was written."""
+    log = {0: "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 10", base: "a PrepareCommit 1 0 {t-0} t 20"}
+    folder = forge_coordinator(tmp_path, log, clean_shutdown=False)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 0\n")
+    with file_of(folder, base).open("ab") as file:
+        file.write(tail)
+    assert history_under(tmp_path).coverage_start == starts
