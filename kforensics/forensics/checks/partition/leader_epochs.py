@@ -325,16 +325,17 @@ def _moved(state: PartitionState, checkpoint: _Checkpoint, first_offset: int) ->
 
 
 def _missing(state: PartitionState, checkpoint: _Checkpoint, run: Row) -> Finding:
-    may_be_younger = _may_be_younger(state, checkpoint)
+    may_be_younger, may_be_older = _may_be_younger(state, checkpoint), _may_be_older(state, checkpoint, run)
     return state.finding(
         CODES["leader-epoch-missing"],
         f"{FILE} has no entry for leader epoch {run['leader_epoch']}, which starts at offset {run['first_offset']}.",
-        severity=Severity.INFO if may_be_younger else None,
+        severity=Severity.INFO if may_be_younger or may_be_older else None,
         evidence={"leader_epoch": run["leader_epoch"]},
         benign=(
             "epoch entirely below the log start: no",
             OLD_FORMAT,
             f"log begun again while the files were copied: {'possible' if may_be_younger else 'no'}",
+            f"epoch begun after the file was copied: {'possible' if may_be_older else 'no'}",
         ),
         **_location(run),
     )
@@ -350,6 +351,18 @@ def _may_be_younger(state: PartitionState, checkpoint: _Checkpoint) -> bool:
         return False
     has_begun = len(state.partition.segments) == 1 and state.partition.first_offset > 0
     return has_begun or _ended_before(state)
+
+
+def _may_be_older(state: PartitionState, checkpoint: _Checkpoint, run: Row) -> bool:
+    """Return whether a running broker may have appended the first batch of an epoch after the copy of the file.
+
+    A follower appends batches when it fetches them, however old they are. Since 3.8 a broker that appends them writes
+    the file a moment later, which may be after it was killed. Rule: ``LeaderEpochFileCache.assign``.
+    """
+    is_newest = max((epoch for epoch, _ in checkpoint.entries), default=NO_ENTRY) < run["leader_epoch"]
+    return (
+        bool(checkpoint.entries) and is_newest and not state.partition.log_dir.clean_shutdown and not _is_younger(state)
+    )
 
 
 def _ended_before(state: PartitionState) -> bool:

@@ -253,6 +253,26 @@ def test_the_copy_of_a_log_may_be_from_before_it_began_again(
     assert key_facts(found_in(tmp_path)) == [(MISSING, severity, 0)]
 
 
+@pytest.mark.parametrize(
+    ("entries", "clean_shutdown", "age_s", "severity"),
+    [
+        ("the newest", False, -1, Severity.INFO),
+        ("the newest", False, 1, Severity.WARNING),
+        ("the newest", True, -1, Severity.WARNING),
+        ("one in the middle", False, -1, Severity.WARNING),
+    ],
+)
+def test_the_copy_of_the_file_may_be_from_before_an_epoch_began(
+    tmp_path: Path, entries: str, clean_shutdown: bool, age_s: int, severity: Severity
+) -> None:
+    """Seen on 2.8.2: a follower fetched old batches after its start, while its files were copied."""
+    known, (missing,) = ABSENT[entries]
+    folder = forge(tmp_path, LOG, leader_epochs=EPOCHS, clean_shutdown=clean_shutdown, replaced=checkpoint(known))
+    newest = max(path.stat().st_mtime for path in folder.glob("*.log")) + age_s
+    utime(folder / NAME, (newest, newest))
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity, missing)]
+
+
 def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced={f"t-0/{NAME}": None})
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]
