@@ -148,12 +148,12 @@ class _Reading:
         self._producer_ids: dict[tuple[int, int], StateRecord] = {}
         self._coverage_start = ALWAYS if is_complete else NEVER
         self._last_record_time, self._records = NO_TIME, 0
-        self._times: list[tuple[int, int]] = []
+        self._taken: list[StateRecord] = []
 
     def take(self, record: StateRecord) -> EvaluatedRecord:
         """Take the next record; return it with how it follows the previous one."""
         self._records += 1
-        self._times.append((record.offset, record.time))
+        self._taken.append(record)
         self._last_record_time = max(self._last_record_time, record.time)
         is_reliable = record.offset >= self._first_reliable_offset
         if self._coverage_start == NEVER and is_reliable and record.time != NO_TIME:
@@ -248,10 +248,13 @@ class _Reading:
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:
         for before, after in zip(*state.around_merged_segments, strict=True):
-            earlier = [record for record in self._times if record[0] <= before]
-            later = [time for offset, time in self._times if offset >= after]
+            earlier = [record for record in self._taken if record.offset <= before]
+            later = [record for record in self._taken if record.offset >= after]
             if earlier and later:
-                yield LackingSpan(*earlier[-1], later[0])
+                of_segment = (one for one in earlier if one.segment == earlier[-1].segment)
+                ids = [one.transactional_id for one in of_segment if one.transactional_id is not None]
+                is_certain = len(set(ids)) < len(ids)
+                yield LackingSpan(earlier[-1].offset, earlier[-1].time, later[0].time, is_certain)
 
 
 def _backwards(track: IdTrack, record: StateRecord) -> StateIssueKind | None:

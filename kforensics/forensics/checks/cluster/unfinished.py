@@ -81,15 +81,17 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     ids = cluster.coordinators.ids
     stuck = np.flatnonzero(is_stuck(cluster))
     copied = copied_at(cluster)[ids["coordinator"]]
-    was_seen = (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"])[stuck]
+    is_current = ~cluster.coordinators.may_be_outdated
+    was_seen = (is_current & (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"]))[stuck]
     yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, was_seen=was_seen)
     overdue = np.flatnonzero(is_overdue(cluster))
     seen = seen_until(cluster)[ids["coordinator"]]
-    was_alive = (seen > transaction_deadlines(cluster))[overdue]
+    was_alive = (is_current & (seen > transaction_deadlines(cluster)))[overdue]
     # A running broker's other files may have been copied later, when the transaction had ended.
     is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
     is_running = ~np.append(is_stopped, True)[ids["coordinator"]]
-    may_have_ended = (is_running & (coordinator_log_ends(cluster)[ids["coordinator"]] - seen <= COPY_MS))[overdue]
+    may_have_ended = is_running & (coordinator_log_ends(cluster)[ids["coordinator"]] - seen <= COPY_MS)
+    may_have_ended = (may_have_ended | ~is_current)[overdue]
     misplaced = is_misplaced(cluster, overdue)
     more = {"was_alive": was_alive, "may_have_ended": ~was_alive & may_have_ended, "is_misplaced": misplaced}
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, **more)

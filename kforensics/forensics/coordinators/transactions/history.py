@@ -19,7 +19,7 @@ from kforensics.forensics.coordinators.record_issues import StateIssue, StateIss
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.parsers.format.array_types import IntArray, StructArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = [
@@ -125,11 +125,14 @@ class LackingSpan(NamedTuple):
         offset: offset of the last record before them.
         begin: time of that record, in ms.
         end: time of the first record after them.
+        is_certain: whether records are missing for certain: the segment before them is as the broker wrote it, and so
+            was what followed.
     """
 
     offset: int
     begin: int
     end: int
+    is_certain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +239,15 @@ class Coordinators:
     def last_record_time(self) -> IntArray:
         """The time of the last record of each coordinator partition."""
         return np.array([history.last_record_time for history in self.histories], "i8")
+
+    @cached_property
+    def may_be_outdated(self) -> BoolArray:
+        """Whether the copy certainly lacks records after the last one of each id, which may be of that id."""
+        outdated = np.zeros(len(self.ids), bool)
+        for number, history in enumerate(self.histories):
+            last = max((span.offset for span in history.lacking if span.is_certain), default=NONE)
+            outdated |= (self.ids["coordinator"] == number) & (self.ids["offset"] <= last)
+        return outdated
 
     def id_of(self, producer_ids: IntArray) -> IntArray:
         """Return for each producer id the number of its transactional id, -1 if no available coordinator knows one.

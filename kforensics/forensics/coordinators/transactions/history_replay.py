@@ -102,26 +102,45 @@ def first_reliable_offset(state: PartitionState) -> int:
 
 
 class _MergedSegments:
-    """Finds when the records were written that a copy may lack, because its cleaner merged segments meanwhile."""
+    """Finds when the records were written that a copy may lack, because its cleaner merged segments meanwhile.
+
+    Within what it has cleaned, each id has one record. A segment with several is as the broker wrote it, and so was all
+    that followed.
+    """
 
     def __init__(self, state: PartitionState) -> None:
         before, after = state.around_merged_segments if state.may_be_cleaned_in_copy else ((), ())
         self._places = list(zip(map(int, before), map(int, after), strict=True))
-        self._last, self._first = dict[int, tuple[int, int]](), dict[int, int]()
+        self._last, self._first = dict[int, tuple[int, int, int]](), dict[int, int]()
+        self._seen = dict[int, set[int]]()
+        self._as_written = set[int]()
 
     def take(self, rows: StateRowArray) -> None:
         """Take the records of the next chunk."""
         for before, after in self._places:
             earlier, later = rows[rows["offset"] <= before], rows[rows["offset"] >= after]
             if len(earlier):
-                self._last[before] = int(earlier["offset"][-1]), int(earlier["time"][-1])
+                self._add(before, earlier)
             if len(later):
                 self._first.setdefault(after, int(later["time"][0]))
 
+    def _add(self, before: int, rows: StateRowArray) -> None:
+        segment = int(rows["segment"][-1])
+        seen = self._seen.get(before, set()) if self._last.get(before, (segment,))[0] == segment else set()
+        ids = rows["id"][(rows["segment"] == segment) & (rows["id"] != NO_ID)].tolist()
+        self._seen[before] = seen | set(ids)
+        if len(self._seen[before]) < len(seen) + len(ids):
+            self._as_written.add(segment)
+        self._last[before] = segment, int(rows["offset"][-1]), int(rows["time"][-1])
+
     def spans(self) -> tuple[LackingSpan, ...]:
         """Return the spans between records that there are."""
-        known = ((self._last.get(before), self._first.get(after)) for before, after in self._places)
-        return tuple(LackingSpan(*last, first) for last, first in known if last is not None and first is not None)
+        spans = []
+        for before, after in self._places:
+            if before in self._last and after in self._first:
+                segment, offset, time = self._last[before]
+                spans.append(LackingSpan(offset, time, self._first[after], segment in self._as_written))
+        return tuple(spans)
 
 
 class _Replay:

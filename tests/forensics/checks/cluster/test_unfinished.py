@@ -78,6 +78,28 @@ def copied(folder: Path, milliseconds: int) -> None:
         utime(file, ns=((NOW + milliseconds) * 1_000_000,) * 2)
 
 
+@pytest.mark.parametrize(
+    ("before", "state", "severity"),
+    [
+        ("a Empty 1 0 t 0", "Ongoing", "info"),
+        ("a Empty 1 0 t 0", "PrepareAbort", "warning"),
+        ("c Empty 2 0 t 0", "Ongoing", "error"),
+        ("c Empty 2 0 t 0", "PrepareAbort", "critical"),
+    ],
+)
+def test_the_end_may_be_in_a_segment_that_a_cleaner_merged_during_the_copy(
+    before: str, state: str, severity: str, tmp_path: Path
+) -> None:
+    """Several records of an id show that no cleaner has been there: the gap after them is one of the copy."""
+    log = {0: f"{before}; a {state} 1 0 {{t-0}} t 100", 20: f"b Empty 9 0 t {2 * MAX}"}
+    forge_coordinator(tmp_path, log, clean_shutdown=False)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 20\n")
+    keep_times(tmp_path, NOW + 2 * MAX, NOW + 2 * MAX)
+    found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + 2 * MAX))
+    code = "txnlog-ongoing-overdue" if state == "Ongoing" else "txnlog-prepare-stuck"
+    assert found[code] == severity
+
+
 @pytest.mark.parametrize(("taken", "code"), [(125_100, None), (125_101, "txnlog-ongoing-overdue")])
 def test_a_transaction_within_its_timeout_when_its_coordinator_was_copied(
     taken: int, code: str | None, tmp_path: Path
