@@ -106,41 +106,33 @@ class _MergedSegments:
 
     Within what it has cleaned, each id has one record. A segment with several is as the broker wrote it, and so was all
     that followed.
+
+    Attributes:
+        spans: the spans between records so far.
     """
 
     def __init__(self, state: PartitionState) -> None:
-        before, after = state.around_merged_segments if state.may_be_cleaned_in_copy else ((), ())
-        self._places = list(zip(map(int, before), map(int, after), strict=True))
-        self._last, self._first = dict[int, tuple[int, int, int]](), dict[int, int]()
-        self._seen = dict[int, set[int]]()
-        self._as_written = set[int]()
+        after = state.around_merged_segments[1] if state.may_be_cleaned_in_copy else np.empty(0, "i8")
+        self.spans: list[LackingSpan] = []
+        self._after = after.tolist()[::-1]  # the next one is the last
+        self._segment, self._seen, self._is_as_written = NONE, set[int](), False
+        self._offset = self._time = NONE
 
     def take(self, rows: StateRowArray) -> None:
-        """Take the records of the next chunk."""
-        for before, after in self._places:
-            earlier, later = rows[rows["offset"] <= before], rows[rows["offset"] >= after]
-            if len(earlier):
-                self._add(before, earlier)
-            if len(later):
-                self._first.setdefault(after, int(later["time"][0]))
-
-    def _add(self, before: int, rows: StateRowArray) -> None:
-        segment = int(rows["segment"][-1])
-        seen = self._seen.get(before, set()) if self._last.get(before, (segment,))[0] == segment else set()
-        ids = rows["id"][(rows["segment"] == segment) & (rows["id"] != NO_ID)].tolist()
-        self._seen[before] = seen | set(ids)
-        if len(self._seen[before]) < len(seen) + len(ids):
-            self._as_written.add(segment)
-        self._last[before] = segment, int(rows["offset"][-1]), int(rows["time"][-1])
-
-    def spans(self) -> tuple[LackingSpan, ...]:
-        """Return the spans between records that there are."""
-        spans = []
-        for before, after in self._places:
-            if before in self._last and after in self._first:
-                segment, offset, time = self._last[before]
-                spans.append(LackingSpan(offset, time, self._first[after], segment in self._as_written))
-        return tuple(spans)
+        """Take the records of the next chunk, all of one segment."""
+        if not self._after or not len(rows):
+            return
+        while self._after and rows["offset"][0] >= self._after[-1]:
+            self._after.pop()
+            if self._segment != NONE:
+                self.spans.append(LackingSpan(self._offset, self._time, int(rows["time"][0]), self._is_as_written))
+        segment, ids = int(rows["segment"][0]), rows["id"][rows["id"] != NO_ID].tolist()
+        if segment != self._segment:
+            self._segment, self._seen, self._is_as_written = segment, set(), False
+        count = len(self._seen) + len(ids)
+        self._seen.update(ids)
+        self._is_as_written |= len(self._seen) < count
+        self._offset, self._time = int(rows["offset"][-1]), int(rows["time"][-1])
 
 
 class _Replay:
@@ -282,7 +274,7 @@ class _Replay:
             kept_until=state.kept_until(self._last_record_time),
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
-            lacking=self._merged_segments.spans(),
+            lacking=tuple(self._merged_segments.spans),
         )
 
 

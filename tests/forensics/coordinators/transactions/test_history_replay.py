@@ -68,6 +68,26 @@ def by_record(state: PartitionState) -> Result:
 
 
 @EACH_VARIANT
+def test_a_copy_that_lacks_segments_which_a_cleaner_merged(
+    kernels: KernelPolicy, chunk_rows: int, tmp_path: Path
+) -> None:
+    """The first was not cleaned: an id has two records. From the second the cleaner may have removed the end."""
+    log = {
+        0: "a Empty 1 0 t 0; b Empty 2 0 t 1; a Ongoing 1 0 {p-0} t 2",
+        20: "a Ongoing 1 0 {p-0} t 30; b Ongoing 2 0 {p-1} t 40",
+        40: "c Empty 3 0 t 50; c Ongoing 3 0 {p-0} t 60",
+        42: "c PrepareAbort 3 0 {p-0} t 70",
+    }
+    forge_coordinator(tmp_path, log, clean_shutdown=False)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 40\n")
+    (partition,) = partitions_under(tmp_path)
+    state = examine(partition, Rules(SOON))
+    values, *_ = read = in_columns(state, kernels, chunk_rows)
+    assert read == by_record(state)
+    assert values["lacking"] == ((2, NOW + 2, NOW + 30, True), (21, NOW + 40, NOW + 50, False))
+
+
+@EACH_VARIANT
 def test_samples(kernels: KernelPolicy, chunk_rows: int) -> None:
     """Logs of real brokers and damaged ones; large ones not in the smallest chunks."""
     logs = 0
