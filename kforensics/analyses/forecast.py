@@ -142,17 +142,25 @@ def _log_directories(path: str) -> list[str]:
 
 
 def _directories_in(path: str, levels: int = LEVELS) -> list[str]:
-    """Return a folder if it is a log directory, otherwise those in it, or in the folders of brokers in it.
+    """Return a folder if it is a log directory, otherwise those in it; if there are none, those in folders in it.
 
     The folder that was packed in an archive may have any number of folders above it, as a path has.
     """
     children = folders_of(path).children(path)
     if _is_log_directory([child.name for child in children]):
         return [path.rstrip("/") or path]
-    if levels == 0 and content_path(path) == path:
-        return []
     folders = [child.path for child in children if child.is_folder]
-    return [directory for folder in folders for directory in _readable_directories_in(folder, max(levels - 1, 0))]
+    inner = [folder for folder in folders if _contains_log(folder)]
+    if inner or (levels == 1 and content_path(path) == path):
+        return inner
+    return [directory for folder in folders for directory in _readable_directories_in(folder, max(levels - 1, 1))]
+
+
+def _contains_log(path: str) -> bool:
+    try:
+        return _is_log_directory([child.name for child in folders_of(path).children(path)])
+    except InputError:
+        return False
 
 
 def _readable_directories_in(path: str, levels: int) -> list[str]:

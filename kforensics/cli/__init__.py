@@ -203,6 +203,7 @@ def _ended_by_signals() -> Iterator[None]:
     raised again after them.
     """
     received: list[int] = []
+    repeated: list[threading.Timer] = []
 
     def end(number: int, _frame: object) -> None:
         received.append(number)
@@ -214,6 +215,7 @@ def _ended_by_signals() -> Iterator[None]:
             again = threading.Timer(SECONDS_UNTIL_REPEATED, interrupt_main, received[:1] or [signal.SIGINT])
             again.daemon = True
             again.start()
+            repeated.append(again)
         else:
             report(unraisable)
 
@@ -230,6 +232,8 @@ def _ended_by_signals() -> Iterator[None]:
         raise
     finally:
         sys.unraisablehook = report
+        for timer in repeated:
+            timer.cancel()
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
 

@@ -470,6 +470,7 @@ def _apart() -> Iterator[Case]:
         "first-empty": _emptied("a"),
         "partition-missing": _remove("a/plain-*"),
         "partition-beside-metadata": _move_beside_metadata,
+        "metadata-lost-and-found": _folder("metadata/lost+found"),
     }.items():
         yield Case(name, doctor)
 

@@ -63,7 +63,7 @@ def hanging_transactions(
         ids: number of the transactional id of each.
     """
     may_hang = ~is_awaited(cluster, partition, open_transactions, ids) & ~has_unreadable_state(cluster, ids)
-    may_hang &= ~open_transactions["precedes_damage"] & ~_may_lack_record(cluster, open_transactions, ids)
+    may_hang &= ~open_transactions["precedes_damage"] & ~_lacks_records(cluster, open_transactions, ids)
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
     orphaned = is_orphaned(cluster, ids)
@@ -132,12 +132,12 @@ def _is_in_coordinator_log(
     return reaches
 
 
-def _may_lack_record(cluster: Cluster, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
-    """Return whose partition a record may have added that the copy of the coordinator's log lacks."""
+def _lacks_records(cluster: Cluster, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
+    """Return whose partition may have been added by records that the copy of the coordinator's log likely lacks."""
     lacks, skew_ms = np.zeros(len(open_transactions), bool), cluster.rules.clock_skew_ms
     last = cluster.coordinators.ids[ids]
     for number, history in enumerate(cluster.coordinators.histories):
-        for span in history.lacking:
+        for span in (span for span in history.lacking if span.is_likely):
             is_before = (last["coordinator"] == number) & (last["offset"] <= span.offset)
             is_after_begin = open_transactions["appended_by"] >= span.begin - skew_ms
             lacks |= is_before & is_after_begin & (open_transactions["appended_after"] <= span.end + skew_ms)

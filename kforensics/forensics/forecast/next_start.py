@@ -206,7 +206,7 @@ class _Start:
         if refused is not None:
             return refused  # before it looks at the logs
         fatal: list[LoadRefusedError] = []
-        for directory in self.directories:
+        for directory in self.log_dirs:
             older = unreadable_topic_ids(directory) if self.is_before(STRAYS_SINCE) else ()
             refusals = [*directory.refusals, *older, *self._load(directory)]
             fatal += [each for each in refusals if not each.is_storage]
@@ -218,9 +218,9 @@ class _Start:
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
-        refusal = fatal[0] if fatal else clash_of(self.directories, self._is_in_service)
+        refusal = fatal[0] if fatal else clash_of(self.log_dirs, self._is_in_service)
         if refusal is not None:
-            lose_marker(self.forecast, self.directories)
+            lose_marker(self.forecast, self.log_dirs)
         return refusal
 
     def _is_in_service(self, folder: PartitionFolder) -> bool:

@@ -142,23 +142,30 @@ class LogSummary(Portable):
         """Whether there is damage inside a batch, whose records cannot all be read."""
         return any(damage.inside_batch is not None for _, damage in self.damage)
 
-    def contiguous_from(self, first_offset: int) -> int:
+    def contiguous_from(self, first_offset: int, last_base: int) -> int:
         """Return the offset from which no offset is missing and no batch has lost a record, whatever a cleaner did.
 
-        It is the log end offset if there may be batches from before message format 2, which lose records without a
-        trace.
+        Before message format 2 a batch may have lost records without a trace.
 
         Args:
             first_offset: base offset of the first segment.
+            last_base: base offset of the last segment, which may have no batch.
         """
         if not self.batches:
-            return first_offset
+            return last_base
+        end = int(self.last.last_offset[0]) + 1
         if int(self.first.magic[0]) < EPOCH_MAGIC or self.ends_in_old_format:
-            return int(self.last.last_offset[0]) + 1
+            return max(end, last_base)
         begins, reached = self.segments["first_offset"], self.segments["highest_offset"]
         after_gaps = begins[1:][begins[1:] > reached[:-1] + 1]
-        lacks_first = int(begins[0]) > first_offset
-        return max(self.cleaned_to + 1, int(after_gaps.max(initial=0)), int(begins[0]) if lacks_first else 0)
+        after_old_format = self.epochs["first_offset"][self.epochs["after_old_format"]]
+        return max(
+            self.cleaned_to + 1,
+            int(after_gaps.max(initial=0)),
+            int(after_old_format.max(initial=0)),
+            int(begins[0]) if begins[0] > first_offset else 0,
+            last_base if last_base > end else 0,
+        )
 
     @classmethod
     def empty(cls) -> LogSummary:

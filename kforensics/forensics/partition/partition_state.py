@@ -180,7 +180,9 @@ class PartitionState:
     @cached_property
     def first_complete_offset(self) -> int:
         """Offset from which no record is missing: nothing was compacted, or no offset is missing."""
-        return min(self.first_uncompacted_offset, self.log.contiguous_from(self.partition.first_offset))
+        last_base = self.partition.segments[-1].base_offset if self.partition.segments else None
+        contiguous_from = self.log.contiguous_from(self.partition.first_offset, last_base or 0)
+        return min(self.first_uncompacted_offset, contiguous_from)
 
     @property
     def first_uncleaned_offset(self) -> int:

@@ -257,9 +257,10 @@ class _Pair:
 def _differing_keys(comparison: Comparison, kernels: KernelPolicy) -> Iterator[KeyDifference]:
     for first, second in comparison.pairs():
         end = comparison.common_history_end(first, second)
+        others = [replica for replica in comparison.replicas if replica is not first and replica is not second]
         for cleaned in comparison.differences_between(first, second, DifferenceKind.CLEANED):
             if cleaned.first_offset < end:
-                yield from key_differences(first, second, cleaned, end, kernels)
+                yield from key_differences(first, second, cleaned, end, others, kernels)
 
 
 def difference_rows(comparison: Comparison) -> Rows:

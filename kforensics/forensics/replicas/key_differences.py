@@ -10,7 +10,7 @@ records of transactions that are not committed, records without a key, and batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -107,8 +107,13 @@ class ReplicaSlice:
     keys: Any = None
 
 
-def key_differences(
-    first: Replica, second: Replica, cleaned: Difference, end: int, kernels: KernelPolicy
+def key_differences(  # noqa: PLR0913, PLR0917  # two replicas, and what is known of them
+    first: Replica,
+    second: Replica,
+    cleaned: Difference,
+    end: int,
+    others: Sequence[Replica],
+    kernels: KernelPolicy,
 ) -> Iterator[KeyDifference]:
     """Yield the keys whose newest record differs between two replicas, as far as differences in the log can explain it.
 
@@ -117,6 +122,8 @@ def key_differences(
         second: the second replica.
         cleaned: the range in which compaction has made them differ.
         end: offset up to which both have the same history.
+        others: the other replicas. A leader may have compacted its log up to a record that neither of the two has
+            fetched yet.
         kernels: returns the compiled kernels if they pay off.
 
     Raises:
@@ -133,7 +140,8 @@ def key_differences(
         second_older = {key: (other, own) for key, own, other in differing if own > other}
         for lacking, having, offsets in ((first, second, first_older), (second, first, second_older)):
             suspects = _suspects(lacking, having, _with_older(lacking, having, offsets, begin, kernels))
-            yield from _with_times(_without_newer(list(suspects), stop, kernels), kernels)
+            left = _without_newer(list(suspects), stop, kernels)
+            yield from _with_times(_without_newer_elsewhere(left, others, kernels)[:MOST], kernels)
 
 
 def _with_older(
@@ -199,7 +207,18 @@ def _without_newer(suspects: list[KeyDifference], begin: int, kernels: KernelPol
         keys = _key_array([suspect.key for suspect in left])
         newer = _by_key(ReplicaSlice(replica, begin, replica.end, keys=keys), kernels)
         left = [suspect for suspect in left if suspect.key not in newer]
-    return left[:MOST]
+    return left
+
+
+def _without_newer_elsewhere(
+    suspects: list[KeyDifference], others: Sequence[Replica], kernels: KernelPolicy
+) -> list[KeyDifference]:
+    """Return the suspects for whose key no other replica has a newer record."""
+    for other in others if suspects else ():
+        keys = _key_array([suspect.key for suspect in suspects])
+        newest = _by_key(ReplicaSlice(other, suspects[0].offset, other.end, keys=keys), kernels)
+        suspects = [suspect for suspect in suspects if newest.get(suspect.key, NO_RECORD) >> 1 <= suspect.offset]
+    return suspects
 
 
 def _with_times(differences: list[KeyDifference], kernels: KernelPolicy) -> Iterator[KeyDifference]:

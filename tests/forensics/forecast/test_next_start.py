@@ -167,6 +167,21 @@ def test_brokers_with_several_directories_are_found_below_a_folder(folder: str, 
     assert line.endswith(f"starts, changes nothing; {partitions} partitions")
 
 
+def test_copies_below_a_folder_with_log_directories_are_left_out(tmp_path: Path) -> None:
+    base = next(base for base in BASES if base.name == "4.4.0-stopped")
+    unpack(base, tmp_path)
+    shutil.copytree(tmp_path / "data", tmp_path / "old" / "data")
+    assert run("forecast", tmp_path).lines[0].startswith(f"broker 1 on {tmp_path / 'data'}, release 4.4: starts")
+
+
+def test_what_lies_beside_a_metadata_log_apart_is_not_loaded(tmp_path: Path) -> None:
+    """As the ``lost+found`` of its file system, which no broker accepts in one of its ``log.dirs``."""
+    base = next(base for base in BASES if base.name == "4.4.0-apart")
+    unpack(base, tmp_path)
+    (tmp_path / "data" / "metadata" / "lost+found").mkdir()
+    assert forecast_start(base.directories(tmp_path / "data"), base.release).outcome == "starts"
+
+
 def test_a_directory_whose_name_begins_as_that_of_another_is_offline_alone(tmp_path: Path) -> None:
     base = next(base for base in BASES if base.state == "jbod")
     unpack(base, tmp_path)

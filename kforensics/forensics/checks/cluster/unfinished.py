@@ -83,7 +83,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     copied = copied_at(cluster)[ids["coordinator"]]
     is_current = ~cluster.coordinators.may_be_outdated
     was_seen = (is_current & (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"]))[stuck]
-    yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, was_seen=was_seen)
+    more = {"was_seen": was_seen, "is_current": is_current[stuck]}
+    yield from first_n_placed(ids[stuck], partial(_stuck, cluster), id=stuck, **more)
     overdue = np.flatnonzero(is_overdue(cluster))
     seen = seen_until(cluster)[ids["coordinator"]]
     was_alive = (is_current & (seen > transaction_deadlines(cluster)))[overdue]
@@ -94,6 +95,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     may_have_ended = (may_have_ended | ~is_current)[overdue]
     misplaced = is_misplaced(cluster, overdue)
     more = {"was_alive": was_alive, "may_have_ended": ~was_alive & may_have_ended, "is_misplaced": misplaced}
+    more["is_current"] = is_current[overdue]
     yield from first_n_placed(ids[overdue], partial(_overdue, cluster), id=overdue, **more)
     yield from _excessive(cluster)
 
@@ -119,8 +121,14 @@ def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
         benign=(
             "partitions without a leader, coordinator down: not visible in a log",
             f"markers sent after the copy was taken: {'no' if row['was_seen'] else 'possible'}",
+            _in_lacking_segment(row),
         ),
     )
+
+
+def _in_lacking_segment(row: Row) -> str:
+    is_likely = "no" if row["is_current"] else "likely"
+    return f"its end in a segment that the copy lacks, because the cleaner merged it meanwhile: {is_likely}"
 
 
 def _without_marker(cluster: Cluster, row: Row) -> list[str]:
@@ -161,6 +169,7 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
             f"its log copied before other files: {'possible' if row['may_have_ended'] else 'no'}",
             "coordinator down: not visible in a log",
             f"brokers stopped, or copied, before its timeout: {'no' if row['was_alive'] else 'possible'}",
+            _in_lacking_segment(row),
         ),
         remedy=_end_each(cluster, row) if row["is_misplaced"] else None,
     )

@@ -270,12 +270,10 @@ def _is_deleted_since(state: PartitionState) -> bool:
     return all(end is not None and end <= state.log_end_offset for end in ends)
 
 
-def _is_younger(state: PartitionState) -> bool:
-    """Return whether the file is no older than the last segment, by the times of both."""
-    file, last = state.partition.leader_epochs, state.partition.segments[-1]
-    if file is None or file.mtime_ms is None or last.mtime_ms is None:
-        return False
-    return file.mtime_ms >= last.mtime_ms
+def _is_younger(state: PartitionState, segment: int = -1) -> bool:
+    """Return whether the file is no older than a segment, by default the last one, by the times of both."""
+    file, written = state.partition.leader_epochs, state.partition.segments[segment].mtime_ms
+    return file is not None and file.mtime_ms is not None and written is not None and file.mtime_ms >= written
 
 
 def _starts(runs: EpochRunArray, checkpoint: _Checkpoint) -> IntArray:
@@ -360,9 +358,9 @@ def _may_be_older(state: PartitionState, checkpoint: _Checkpoint, run: Row) -> b
     the file a moment later, which may be after it was killed. Rule: ``LeaderEpochFileCache.assign``.
     """
     is_newest = max((epoch for epoch, _ in checkpoint.entries), default=NO_ENTRY) < run["leader_epoch"]
-    return (
-        bool(checkpoint.entries) and is_newest and not state.partition.log_dir.clean_shutdown and not _is_younger(state)
-    )
+    if not checkpoint.entries or not is_newest or state.partition.log_dir.clean_shutdown:
+        return False
+    return not _is_younger(state, run["segment"])
 
 
 def _ended_before(state: PartitionState) -> bool:

@@ -125,14 +125,14 @@ class LackingSpan(NamedTuple):
         offset: offset of the last record before them.
         begin: time of that record, in ms.
         end: time of the first record after them.
-        is_certain: whether records are missing for certain: the segment before them is as the broker wrote it, and so
-            was what followed.
+        is_likely: whether records are likely missing: the segment before them is as it was written, and so was what
+            followed. A follower that fetched from a leader whose cleaner was faster may have such a gap, too.
     """
 
     offset: int
     begin: int
     end: int
-    is_certain: bool
+    is_likely: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +242,10 @@ class Coordinators:
 
     @cached_property
     def may_be_outdated(self) -> BoolArray:
-        """Whether the copy certainly lacks records after the last one of each id, which may be of that id."""
+        """Whether the copy likely lacks records after the last one of each id, which may be of that id."""
         outdated = np.zeros(len(self.ids), bool)
         for number, history in enumerate(self.histories):
-            last = max((span.offset for span in history.lacking if span.is_certain), default=NONE)
+            last = max((span.offset for span in history.lacking if span.is_likely), default=NONE)
             outdated |= (self.ids["coordinator"] == number) & (self.ids["offset"] <= last)
         return outdated
 

@@ -94,9 +94,15 @@ def history_of(
 
 
 def first_reliable_offset(state: PartitionState) -> int:
-    """Return the offset from which no record is missing, NEVER if any may be missing or unreadable."""
-    # What follows the last batch, such as the zeros of log.preallocate, had not become one yet.
-    is_damaged = state.is_broken or state.log.has_damaged_batches
+    """Return the offset from which no record is missing, NEVER if any may be missing or unreadable.
+
+    What follows the last batch of a broker that was killed or at work had not become a batch yet, nor had the zeros of
+    ``log.preallocate``. After a clean shutdown it was one.
+    """
+    damaged_end = state.partition.log_dir.clean_shutdown and any(
+        damage.reason != "zero-tail" for _, damage in state.log.damage
+    )
+    is_damaged = state.is_broken or state.log.has_damaged_batches or damaged_end
     gaps = is_damaged or (state.is_known_uncleaned and state.log.offset_gaps > 0)
     return NEVER if gaps else state.first_complete_offset
 

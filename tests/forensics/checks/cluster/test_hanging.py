@@ -59,14 +59,20 @@ def test_an_evaluation_hours_after_the_copy_of_a_running_broker(
     assert (code in codes) == (minutes == 30)
 
 
-@pytest.mark.parametrize(("before_gap", "hangs"), [("b Empty 9 0 t 40000", True), ("b Empty 9 0 t 5", False)])
+@pytest.mark.parametrize(
+    ("before_gap", "hangs"),
+    [
+        ("a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 4; b Empty 9 0 t 5", False),
+        ("a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 4; b Empty 9 0 t 40000", True),
+        ("a CompleteCommit 7 0 t 4; b Empty 9 0 t 5", True),
+    ],
+    ids=["as written", "as written, later", "cleaned before"],
+)
 def test_a_coordinators_log_whose_cleaner_merged_segments_during_the_copy(
     tmp_path: Path, before_gap: str, hangs: bool
 ) -> None:
     """Seen on 2.8.2: a segment was gone when its turn came, with the record that added the partition."""
-    ended = "a Ongoing 7 0 {t-0} t 2; a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 4"
-    log = {0: f"a Empty 7 0 t 1; {ended}; {before_gap}", 20: "b Empty 9 1 t 90000"}
-    forge_coordinator(tmp_path, log, clean_shutdown=False)
+    forge_coordinator(tmp_path, {0: before_gap, 20: "b Empty 9 1 t 90000"}, clean_shutdown=False)
     data = f"D 7 0 0-0 @0-0 T {at(2)}; M 7 0 C 0 @1 {at(3)}; D 7 0 1-1 @2-2 T {at(30_000)}; M 9 0 C 0 @3 {at(80_000)}"
     forge(tmp_path, data, log_append_time=True, clean_shutdown=False)
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 20\n")

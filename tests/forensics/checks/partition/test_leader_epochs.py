@@ -273,6 +273,20 @@ def test_the_copy_of_the_file_may_be_from_before_an_epoch_began(
     assert key_facts(found_in(tmp_path)) == [(MISSING, severity, missing)]
 
 
+@pytest.mark.parametrize(("written", "severity"), [(5, Severity.INFO), (15, Severity.WARNING)])
+def test_the_file_is_compared_with_the_segment_in_which_the_epoch_began(
+    tmp_path: Path, written: int, severity: Severity
+) -> None:
+    """The active segment is always younger."""
+    log = {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}
+    epochs = {0: 0, 5: 3}
+    folder = forge(tmp_path, log, leader_epochs=epochs, clean_shutdown=False, replaced=checkpoint([(0, 0)]))
+    for base, time in ((0, 1), (5, 10), (10, 20)):
+        utime(file_of(folder, base), (1_700_000_000 + time,) * 2)
+    utime(folder / NAME, (1_700_000_000 + written,) * 2)
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity, 5)]
+
+
 def test_a_file_that_is_missing_is_one_finding(tmp_path: Path) -> None:
     forge(tmp_path, LOG, leader_epochs=EPOCHS, replaced={f"t-0/{NAME}": None})
     assert key_facts(found_in(tmp_path)) == [(MISSING, Severity.WARNING, 0)]

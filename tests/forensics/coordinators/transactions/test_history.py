@@ -21,6 +21,8 @@ LIFE = (
     "b PrepareAbort 2 1 tv 2 {t-0} t 40"
 )
 
+BEGUN, PREPARED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 10", "a PrepareCommit 1 0 {t-0} t 20"
+
 
 def transactions_under(folder: Path) -> StructArray:
     return as_array(history_under(folder).transactions)
@@ -128,14 +130,33 @@ def test_the_latest_time_counts_if_a_clock_was_set_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(500)], ids=["as written", "zeros of log.preallocate"])
-@pytest.mark.parametrize(("base", "starts"), [(2, ALWAYS), (3, NOW + 20)], ids=["contiguous", "with a gap"])
+@pytest.mark.parametrize(
+    ("log", "starts"),
+    [
+        ({0: f"{BEGUN}; {PREPARED}"}, ALWAYS),
+        ({0: BEGUN, 2: PREPARED}, ALWAYS),
+        ({0: BEGUN, 3: PREPARED}, NOW + 20),
+        ({0: f"{BEGUN}; {PREPARED}", 3: ""}, ALWAYS),
+        ({0: f"{BEGUN}; {PREPARED}", 9: ""}, NEVER),
+        ({0: "", 9: ""}, NEVER),
+    ],
+    ids=["one segment", "two segments", "a gap", "an empty segment", "a gap before the empty segment", "no batch"],
+)
 def test_contiguous_offsets_show_that_a_cleaner_removed_nothing(
-    base: int, starts: int, tail: bytes, tmp_path: Path
+    log: dict[int, str], starts: int, tail: bytes, tmp_path: Path
 ) -> None:
     """The broker was killed or at work: its cleaner may have gone on after its checkpoint was written."""
-    log = {0: "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 10", base: "a PrepareCommit 1 0 {t-0} t 20"}
     folder = forge_coordinator(tmp_path, log, clean_shutdown=False)
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 0\n")
-    with file_of(folder, base).open("ab") as file:
+    with file_of(folder, max(log)).open("ab") as file:
         file.write(tail)
+    assert history_under(tmp_path).coverage_start == starts
+
+
+@pytest.mark.parametrize(("clean_shutdown", "starts"), [(False, ALWAYS), (True, NEVER)])
+def test_a_torn_batch_at_the_end(clean_shutdown: bool, starts: int, tmp_path: Path) -> None:
+    """It had not become one when the broker was killed; of a broker that stopped it was one."""
+    folder = forge_coordinator(tmp_path, f"{BEGUN}; {PREPARED}", clean_shutdown=clean_shutdown)
+    path = file_of(folder)
+    path.write_bytes(path.read_bytes()[:-9])
     assert history_under(tmp_path).coverage_start == starts
