@@ -122,6 +122,21 @@ def test_a_key_of_which_a_replica_that_lags_has_not_seen_the_tombstone_is_not_lo
     assert list(findings(compare(tmp_path))) == []
 
 
+@pytest.mark.parametrize(("last_key", "codes"), [(b"a", []), (b"x", [KEY])], ids=["newer at the leader", "lost"])
+def test_a_follower_fetches_what_the_cleaner_of_its_leader_has_left(
+    tmp_path: Path, last_key: bytes, codes: list[str]
+) -> None:
+    """Seen on 3.9.1: two followers out of sync; the one fetched before the leader compacted its log, the other after.
+
+    The record that the cleaner kept was newer than the end of both.
+    """
+    records = {at: [(key, b"%d" % at)] for at, key in enumerate((b"a", b"a", b"x", b"y", last_key))}
+    early, late = {0: "plain @0; plain @1", 2: "plain @2"}, {0: "plain @0", 2: "plain @2; plain @3"}
+    leader = {0: "plain @0", 2: "plain @2; plain @3; plain @4"}
+    forged(tmp_path, *((log, {**CLEANED, "records": records}) for log in (leader, early, late)))
+    assert [finding.code.name for finding in findings(compare(tmp_path))][:1] == codes
+
+
 def test_other_records_at_the_same_offset_are_found(tmp_path: Path) -> None:
     (finding,) = found_with(tmp_path, "plain @0-2; plain @3-5", {0: [(b"a", b"0"), (b"b", b"1"), (b"c", b"!")], **REST})
     assert brief([finding]) == [(RECORD, Severity.CRITICAL, 2, 2)]
