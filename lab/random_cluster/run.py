@@ -13,7 +13,7 @@ from typing import Any
 from lab.broker import Cluster, make_cluster, running
 from lab.driver import Driver, driving
 from lab.errors import DriverError, LabError
-from lab.forecast.bases import APART
+from lab.forecast.bases import APART, Base
 from lab.jars import broker_jars
 from lab.legacy import zookeeper, zookeeper_node
 from lab.preloads import preload
@@ -81,8 +81,9 @@ def _brokers(plan: Plan, folder: Path, counts: Counts) -> Iterator[Cluster]:
         if plan.tiered:
             remote_storage.prepare(cluster)
         if plan.has_metadata_disk:
+            base = Base(plan.kafka, "random", plan.log_dirs, APART)
             for node in cluster.nodes:
-                node.config["metadata.log.dir"] = str(Path(node.data.name) / APART)
+                node.config.update(base.settings(node))
         version = plan.transaction_version
         _set_hosts(plan, cluster, counts)
         features = () if version is None else ("--feature", f"transaction.version={version}")

@@ -253,8 +253,8 @@ class _Reading:
             if earlier and later:
                 of_segment = (one for one in earlier if one.segment == earlier[-1].segment)
                 ids = [one.transactional_id for one in of_segment if one.transactional_id is not None]
-                is_likely = len(set(ids)) < len(ids)
-                yield LackingSpan(earlier[-1].offset, earlier[-1].time, later[0].time, is_likely)
+                if len(set(ids)) < len(ids):
+                    yield LackingSpan(earlier[-1].offset, earlier[-1].time, later[0].time)
 
 
 def _backwards(track: IdTrack, record: StateRecord) -> StateIssueKind | None:

@@ -137,7 +137,7 @@ def _lacks_records(cluster: Cluster, open_transactions: OpenTransactionArray, id
     lacks, skew_ms = np.zeros(len(open_transactions), bool), cluster.rules.clock_skew_ms
     last = cluster.coordinators.ids[ids]
     for number, history in enumerate(cluster.coordinators.histories):
-        for span in (span for span in history.lacking if span.is_likely):
+        for span in history.lacking:
             is_before = (last["coordinator"] == number) & (last["offset"] <= span.offset)
             is_after_begin = open_transactions["appended_by"] >= span.begin - skew_ms
             lacks |= is_before & is_after_begin & (open_transactions["appended_after"] <= span.end + skew_ms)

@@ -114,11 +114,9 @@ class _Start:
 
     def _as_logged(self, refusal: LoadRefusedError) -> LoadRefusedError:
         release = self._release()
-        return (
-            refusal
-            if release is None
-            else as_logged(refusal, release, is_before_metadata=self.forecast.metadata is None)
-        )
+        if release is None:
+            return refusal
+        return as_logged(refusal, release, is_before_metadata=self.forecast.metadata is None)
 
     # Identity.
 

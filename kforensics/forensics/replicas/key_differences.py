@@ -10,7 +10,7 @@ records of transactions that are not committed, records without a key, and batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -140,8 +140,8 @@ def key_differences(  # noqa: PLR0913, PLR0917  # two replicas, and what is know
         second_older = {key: (other, own) for key, own, other in differing if own > other}
         for lacking, having, offsets in ((first, second, first_older), (second, first, second_older)):
             suspects = _suspects(lacking, having, _with_older(lacking, having, offsets, begin, kernels))
-            left = _without_newer(list(suspects), stop, kernels)
-            yield from _with_times(_without_newer_elsewhere(left, others, kernels)[:MOST], kernels)
+            searched = ((lacking, stop), (having, stop), *((other, begin) for other in others))
+            yield from _with_times(_without_newer(suspects, searched, kernels), kernels)
 
 
 def _with_older(
@@ -196,29 +196,27 @@ def _loss(lacking: Replica, having: Replica, older: int, newer: int) -> KeyLoss 
     return KeyLoss.KEY if having.end >= lacking.first_uncompacted_offset else None
 
 
-def _without_newer(suspects: list[KeyDifference], begin: int, kernels: KernelPolicy) -> list[KeyDifference]:
-    """Return the suspects for whose key neither replica has a newer record after the range.
+def _without_newer(
+    suspects: Iterable[KeyDifference], searched: Iterable[tuple[Replica, int]], kernels: KernelPolicy
+) -> list[KeyDifference]:
+    """Return the suspects for whose key no replica has a newer record.
 
-    The shorter replica has every record of the longer one there, unless it is missing or damaged, which other findings
-    report.
+    After the range, the shorter of two replicas has every record of the longer one, unless it is missing or damaged,
+    which other findings report.
+
+    Args:
+        suspects: what one replica seems to have lost.
+        searched: replicas, each with the offset from which on to look.
+        kernels: returns the compiled kernels if they pay off.
     """
     left = sorted(suspects, key=lambda suspect: suspect.offset)
-    for replica in (suspects[0].lacking, suspects[0].having) if suspects else ():
+    for replica, begin in searched:
+        if not left:
+            break
         keys = _key_array([suspect.key for suspect in left])
-        newer = _by_key(ReplicaSlice(replica, begin, replica.end, keys=keys), kernels)
-        left = [suspect for suspect in left if suspect.key not in newer]
-    return left
-
-
-def _without_newer_elsewhere(
-    suspects: list[KeyDifference], others: Sequence[Replica], kernels: KernelPolicy
-) -> list[KeyDifference]:
-    """Return the suspects for whose key no other replica has a newer record."""
-    for other in others if suspects else ():
-        keys = _key_array([suspect.key for suspect in suspects])
-        newest = _by_key(ReplicaSlice(other, suspects[0].offset, other.end, keys=keys), kernels)
-        suspects = [suspect for suspect in suspects if newest.get(suspect.key, NO_RECORD) >> 1 <= suspect.offset]
-    return suspects
+        newest = _by_key(ReplicaSlice(replica, begin, replica.end, keys=keys), kernels)
+        left = [suspect for suspect in left if newest.get(suspect.key, NO_RECORD) >> 1 <= suspect.offset]
+    return left[:MOST]
 
 
 def _with_times(differences: list[KeyDifference], kernels: KernelPolicy) -> Iterator[KeyDifference]:

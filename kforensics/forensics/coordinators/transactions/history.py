@@ -119,20 +119,20 @@ class PartitionSets:
 
 
 class LackingSpan(NamedTuple):
-    """Records that the copy of a coordinator's log may lack: its cleaner merged segments while they were copied.
+    """Records that the copy of a coordinator's log likely lacks: its cleaner merged segments while they were copied.
+
+    The segment before them is as it was written, and so was what followed. A follower that fetched from a leader whose
+    cleaner was faster may have such a gap, too.
 
     Attributes:
         offset: offset of the last record before them.
         begin: time of that record, in ms.
         end: time of the first record after them.
-        is_likely: whether records are likely missing: the segment before them is as it was written, and so was what
-            followed. A follower that fetched from a leader whose cleaner was faster may have such a gap, too.
     """
 
     offset: int
     begin: int
     end: int
-    is_likely: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class History:
         topic_id: topic id of ``__transaction_state``, None if unknown.
         lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
-        lacking: records that the copy may lack between those that it has.
+        lacking: records that the copy likely lacks between those that it has.
     """
 
     place: Place
@@ -245,7 +245,7 @@ class Coordinators:
         """Whether the copy likely lacks records after the last one of each id, which may be of that id."""
         outdated = np.zeros(len(self.ids), bool)
         for number, history in enumerate(self.histories):
-            last = max((span.offset for span in history.lacking if span.is_likely), default=NONE)
+            last = max((span.offset for span in history.lacking), default=NONE)
             outdated |= (self.ids["coordinator"] == number) & (self.ids["offset"] <= last)
         return outdated
 

@@ -108,7 +108,7 @@ def first_reliable_offset(state: PartitionState) -> int:
 
 
 class _MergedSegments:
-    """Finds when the records were written that a copy may lack, because its cleaner merged segments meanwhile.
+    """Finds when the records were written that a copy likely lacks, because its cleaner merged segments meanwhile.
 
     Within what it has cleaned, each id has one record. A segment with several is as the broker wrote it, and so was all
     that followed.
@@ -130,8 +130,8 @@ class _MergedSegments:
             return
         while self._after and rows["offset"][0] >= self._after[-1]:
             self._after.pop()
-            if self._segment != NONE:
-                self.spans.append(LackingSpan(self._offset, self._time, int(rows["time"][0]), self._is_as_written))
+            if self._is_as_written:
+                self.spans.append(LackingSpan(self._offset, self._time, int(rows["time"][0])))
         segment, ids = int(rows["segment"][0]), rows["id"][rows["id"] != NO_ID].tolist()
         if segment != self._segment:
             self._segment, self._seen, self._is_as_written = segment, set(), False

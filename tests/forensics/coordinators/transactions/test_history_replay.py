@@ -84,7 +84,7 @@ def test_a_copy_that_lacks_segments_which_a_cleaner_merged(
     state = examine(partition, Rules(SOON))
     values, *_ = read = in_columns(state, kernels, chunk_rows)
     assert read == by_record(state)
-    assert values["lacking"] == ((2, NOW + 2, NOW + 30, True), (21, NOW + 40, NOW + 50, False))
+    assert values["lacking"] == ((2, NOW + 2, NOW + 30),)
 
 
 @EACH_VARIANT
