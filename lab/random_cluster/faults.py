@@ -11,6 +11,7 @@ from typing import Any
 from lab.broker import Cluster, Node
 from lab.driver import Driver
 from lab.errors import DriverError
+from lab.random_cluster.file_repairs import FileRepairs
 from lab.random_cluster.late_writes import LateWrites
 from lab.random_cluster.load import Log
 from lab.random_cluster.plan import Plan
@@ -50,6 +51,7 @@ class Faults:
         self._chance = Random(plan.seed * 100 + 99)
         self._late_writes = LateWrites(cluster, self._ask, self._chance)
         self._repairs = Repairs(cluster, self._ask, log, self._chance)
+        self._file_repairs = FileRepairs(plan.log_dirs, log, self._chance)
         self._is_upgraded = self._is_rolled_back = False
         self._backups: dict[Path, Path] = {}
 
@@ -57,6 +59,7 @@ class Faults:
         """Provoke something."""
         kinds: list[tuple[Callable[[], None], int]] = [
             (self._kill, 3), (self._stop, 2), (self._change_setting, 3), (self._feature, 1), (self._freeze, 2),
+            (self._repair_files, 4), (self._lose_power, 3),
         ]  # fmt: skip
         if not self._plan.early:
             late = self._late_writes
@@ -110,6 +113,18 @@ class Faults:
         self._log.note(f"FAULT stop broker {node.node_id}")
         node.stop()
         time.sleep(self._chance.choice((0.5, 4.0)))
+        self.start(node)
+
+    def _repair_files(self) -> None:
+        node = self._chance.choice(self._cluster.nodes)
+        self._log.note(f"FAULT stop broker {node.node_id} and change its files")
+        self._file_repairs.repair(node)
+        self.start(node)
+
+    def _lose_power(self) -> None:
+        node = self._chance.choice(self._cluster.nodes)
+        self._log.note(f"FAULT kill -9 broker {node.node_id}, which had not flushed everything")
+        self._file_repairs.lose_power(node)
         self.start(node)
 
     def _roll(self) -> None:
