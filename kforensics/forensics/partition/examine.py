@@ -184,7 +184,7 @@ def _cleaned_to(partition: Partition, log: LogSummary) -> int:
 
     In a copy of a running broker the checkpoint of the cleaner may be older than the log.
     """
-    is_lossy = bool(log.damage or log.gaps_between_segments)
+    is_lossy = bool(log.damage)
     dirty = partition.checkpoint(CLEANER)
     if dirty is None and (is_lossy or CLEANER in partition.log_dir.checkpoints):
         return 0

@@ -28,21 +28,19 @@ from kforensics.forensics.partition.partition_files import (
     Partition,
     is_recreated,
 )
+from kforensics.forensics.partition.segment_gaps import SegmentGaps, knows_cleaner, segment_gaps
 from kforensics.forensics.partition.topic_deletion import Deletion, deletion_during_copy
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
-from kforensics.parsers.format.array_types import BoolArray, IntArray
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
-__all__ = ["CONSUMER_OFFSETS", "MERGED_IN_COPY", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
-
-MERGED_IN_COPY = "missing segment that the cleaner merged while the files were copied"
+__all__ = ["CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
 
 
 @dataclass(frozen=True)  # no slots: cached properties
@@ -172,17 +170,21 @@ class PartitionState:
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
-        if dirty is not None and not self.partition.log_dir.clean_shutdown:
-            dirty = max([dirty, *bases[-1:]])
+        shows_cleaning = dirty is not None or self.log.cleaned_to >= 0
+        if shows_cleaning and (dirty is None or not self.partition.log_dir.clean_shutdown):
+            dirty = max([dirty or 0, *bases[-1:]])
         clean = 0 if dirty is None else min((base for base in bases if base >= dirty), default=self.log_end_offset)
         return max(clean, self.log.cleaned_to + 1)
 
     @cached_property
     def first_complete_offset(self) -> int:
-        """Offset from which no record is missing: nothing was compacted, or no offset is missing."""
+        """Offset from which no record is missing: nothing was compacted or lost, or no offset is missing."""
         last_base = self.partition.segments[-1].base_offset if self.partition.segments else None
         contiguous_from = self.log.contiguous_from(self.partition.first_offset, last_base or 0)
-        return min(self.first_uncompacted_offset, contiguous_from)
+        if not knows_cleaner(self):
+            return contiguous_from
+        after_lost = int(self.segment_gaps.lost.after.max(initial=0))
+        return max(min(self.first_uncompacted_offset, contiguous_from), after_lost)
 
     @property
     def first_uncleaned_offset(self) -> int:
@@ -218,33 +220,9 @@ class PartitionState:
         return logs_in(self.partition, *states)
 
     @cached_property
-    def around_merged_segments(self) -> tuple[IntArray, IntArray]:
-        """The last offset before and the base offset after each place where a copy may lack a segment.
-
-        Its cleaner merged that one during the copy, see :attr:`may_be_cleaned_in_copy`. The copy then has the segment
-        before it as it was, and no merged one. Rule: ``UnifiedLog.replaceSegments``.
-        """
-        segments, bases = self.log.segments, [segment.base_offset or 0 for segment in self.partition.segments]
-        after: IntArray = np.array(bases, "i8")[segments["segment"][1:]]
-        is_cleaned = segments["first_offset"][:-1] < self.first_uncompacted_offset
-        lacks_end: BoolArray = segments["highest_offset"][:-1] + 1 < after
-        is_place = is_cleaned & lacks_end
-        return np.extract(is_place, segments["highest_offset"][:-1]), np.extract(is_place, after)
-
-    def may_lack_merged_segment(self, first_offset: int, last_offset: int) -> bool:
-        """Return whether the copy of a running broker may lack a segment between two offsets, which its cleaner merged.
-
-        Args:
-            first_offset: offset of a batch that the log has.
-            last_offset: a later offset.
-        """
-        _, after = self.around_merged_segments
-        return self.may_be_cleaned_in_copy and bool(((first_offset < after) & (after <= last_offset)).any())
-
-    def may_lack_merged_offset(self, offset: int) -> bool:
-        """Return whether an offset may be in a segment that the cleaner merged during the copy."""
-        before, after = self.around_merged_segments
-        return self.may_be_cleaned_in_copy and bool(((before < offset) & (offset < after)).any())
+    def segment_gaps(self) -> SegmentGaps:
+        """The places where the log may lack segments."""
+        return segment_gaps(self)
 
     def kept_until(self, newest_ms: int = NO_TIME) -> int:
         """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.

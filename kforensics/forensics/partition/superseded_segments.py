@@ -27,6 +27,7 @@ import numpy as np
 from kforensics.errors import InputError
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_entries import offset_index_entries
+from kforensics.forensics.partition.log_summary import EPOCH_MAGIC
 from kforensics.parsers.columns.batch_columns import BatchColumns, concat_batches
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
@@ -92,8 +93,9 @@ def without_deleted(partition: Partition, log_start_offset: int | None) -> Parti
 def without_earlier(partition: Partition) -> Partition:
     """Return a partition without the first segments if they had been deleted before the leader epochs were written.
 
-    Offsets are missing after them, and the leader epochs begin after those. A broker that moves the log start offset
-    has the first leader epoch begin there, before it deletes segments. Rule:
+    Offsets are missing after them, and the leader epochs begin after those. Or they begin among those, and the broker
+    was running: then it deleted the segments that followed after the leader epochs had been copied. A broker that moves
+    the log start offset has the first leader epoch begin there, before it deletes segments. Rule:
     ``LeaderEpochFileCache.truncateFromStart``.
 
     Args:
@@ -101,7 +103,10 @@ def without_earlier(partition: Partition) -> Partition:
     """
     segments = partition.segments
     start = first_checkpointed_epoch(partition) if len(segments) > 1 else 0
-    numbers = (number for number in range(len(segments) - 1, 0, -1) if (segments[number].base_offset or 0) <= start)
+    last = sum((segment.base_offset or 0) <= start for segment in segments)  # the first one that begins after the start
+    is_running = 0 < last < len(segments) and not partition.log_dir.clean_shutdown
+    is_below = is_running and _has_epochs_below(partition, last - 1, start)
+    numbers = range(last if is_below else last - 1, 0, -1)
     return _without(partition, segments[: next((each for each in numbers if _follows_gap(partition, each)), 0)])
 
 
@@ -131,6 +136,13 @@ def _follows_gap(partition: Partition, number: int) -> bool:
     before, following = partition.segments[number - 1 : number + 1]
     end = _last_offset(before, partition.indexes.get(before.base_offset or 0))
     return end is not None and end + 1 < (following.base_offset or 0)
+
+
+def _has_epochs_below(partition: Partition, number: int, offset: int) -> bool:
+    """Return whether a segment ends below an offset, with a batch that has a leader epoch."""
+    segment = partition.segments[number]
+    end = _end(segment, partition.indexes.get(segment.base_offset or 0))
+    return end is not None and end[0] < offset and end[1] >= EPOCH_MAGIC
 
 
 def _without(partition: Partition, superseded: Sequence[FoundFile]) -> Partition:
@@ -184,7 +196,13 @@ def _superseded_segments(segments: Sequence[FoundFile], indexes: Mapping[int, Fo
 
 
 def _last_offset(segment: FoundFile, index: FoundFile | None) -> int | None:
-    """Return the largest offset of a segment, None if it cannot be read; its index shows where to begin."""
+    """Return the largest offset of a segment, None if it cannot be read."""
+    end = _end(segment, index)
+    return None if end is None else end[0]
+
+
+def _end(segment: FoundFile, index: FoundFile | None) -> tuple[int, int] | None:
+    """Return the largest offset of a segment, and the message format there; its index shows where to begin."""
     entries = offset_index_entries(index, 0, is_closed=True)
     try:
         with open_source(segment.path) as source:
@@ -192,7 +210,7 @@ def _last_offset(segment: FoundFile, index: FoundFile | None) -> int | None:
             if position and not _begins_batch(source, position, int(entries.offsets[-1])):
                 position = 0
             chunks = batch_chunks(source, 0, ignore_damage, kernels_for, start=position, workers=0)
-            return max((int(chunk.last_offset.max()) for chunk in chunks), default=None)
+            return max(((int(chunk.last_offset.max()), int(chunk.magic[-1])) for chunk in chunks), default=None)
     except InputError:
         return None  # the error is reported when the segment is read
 

@@ -14,6 +14,7 @@ from tests.forensics.coordinators.clusters import forge_coordinator
 from tests.forensics.forge import cut, file_of, forge, patch
 from tests.forensics.forged_state import SnapshotEntry
 from tests.forensics.partition_states import SAMPLES, partitions_under
+from tests.parsers.builders import message
 
 FIRST = "D 1 0 0-4 @0-4 T; M 1 0 A 3 @5"
 SECOND = "D 1 1 0-3 @6-9 T; D 2 0 0-3 @10-13 T; M 1 1 C 3 @14; M 2 0 C 3 @15"
@@ -156,9 +157,9 @@ FOLLOWS = ("snapshot-open-txn-mismatch", "txnindex-missing-entry", "visibility-m
         (21, False, ["info"] * 4),
         (21, True, ["critical", "critical", "critical", "warning"]),
         (0, False, ["info"] * 4),
-        (None, False, ["warning", "critical", "critical", "warning"]),
+        (None, False, ["info"] * 4),
     ],
-    ids=["cleaned", "stopped", "cleaned meanwhile", "never cleaned"],
+    ids=["cleaned", "stopped", "cleaned meanwhile", "never cleaned, so that a segment is lost"],
 )
 def test_a_copy_may_lack_a_segment_that_was_merged_meanwhile(
     tmp_path: Path, first_dirty: int | None, clean_shutdown: bool, severities_then: list[str]
@@ -332,7 +333,7 @@ def test_segments_before_one_whose_index_was_renamed_during_the_copy_are_not_rea
 @pytest.mark.parametrize(
     ("lost", "topic_id", "clean_shutdown", "severity"),
     [
-        ((10, 15), True, False, "warning"),
+        ((10, 15), True, False, "info"),
         ((10,), True, False, "critical"),
         ((10, 15, 20), True, False, "critical"),
         ((10, 15), False, False, "critical"),
@@ -356,7 +357,7 @@ def test_segments_whose_snapshots_are_deleted_up_to_a_gap_are_not_read(
         (folder / "partition.metadata").unlink()
     assert severities(folder)["segment-missing"] == severity
     (partition,) = partitions_under(folder.parent)
-    assert partition.first_offset == (20 if severity == "warning" else 10)
+    assert partition.first_offset == (20 if severity == "info" else 10)
 
 
 @pytest.mark.parametrize(
@@ -385,7 +386,7 @@ def test_a_segment_below_the_log_start_is_not_read_if_others_are_missing_after_i
 @pytest.mark.parametrize("clean_shutdown", [False, True], ids=["running", "stopped"])
 @pytest.mark.parametrize(
     ("first_epoch", "missing", "first_offset"),
-    [(15, "warning", 10), (12, "warning", 10), (10, "warning", 10), (9, "critical", 0), (0, "critical", 0)],
+    [(15, "warning", 10), (12, "warning", 10), (10, "warning", 10), (0, "critical", 0)],
 )
 def test_a_segment_from_before_the_first_leader_epoch_is_not_read_if_others_are_missing_after_it(
     tmp_path: Path, *, first_epoch: int, missing: str, first_offset: int, clean_shutdown: bool
@@ -402,6 +403,42 @@ def test_a_segment_from_before_the_first_leader_epoch_is_not_read_if_others_are_
     assert ("left in the folder by an earlier copy" in row["benign"]) is (missing == "warning")
     (partition,) = partitions_under(folder.parent)
     assert partition.first_offset == first_offset
+
+
+@pytest.mark.parametrize(
+    ("clean_shutdown", "has_index", "missing", "first_offset"),
+    [(False, True, "info", 10), (False, False, "warning", 10), (True, True, "critical", 0)],
+    ids=["deleted meanwhile", "without its index", "stopped"],
+)
+def test_a_segment_may_be_deleted_after_the_leader_epochs_have_been_copied(
+    tmp_path: Path, *, clean_shutdown: bool, has_index: bool, missing: str, first_offset: int
+) -> None:
+    """Of a running broker of 4.4.0: the log began at the second segment, and of this one only the indexes were left."""
+    log = {
+        0: "D 1 0 0-4 @0-4 T",
+        5: "M 1 0 A 3 @5; plain @6-9",
+        10: "D 1 1 0-4 @10-14 T; M 1 1 C 3 @15",
+        16: "plain @16",
+    }
+    epochs = {"t-0/leader-epoch-checkpoint": b"0\n1\n0 5\n"}
+    folder = forge(tmp_path, log, clean_shutdown=clean_shutdown, replaced=epochs)
+    for kind in ("log", "snapshot") if has_index else ("log", "snapshot", "index", "timeindex", "txnindex"):
+        file_of(folder, 5, kind).unlink(missing_ok=True)
+    found_here = severities(folder)
+    assert found_here.pop("segment-missing") == missing
+    assert {"error", "critical"}.isdisjoint(found_here.values())
+    (partition,) = partitions_under(folder.parent)
+    assert partition.first_offset == first_offset
+
+
+def test_segments_of_message_format_1_are_from_before_the_leader_epochs(tmp_path: Path) -> None:
+    """An upgraded broker writes leader epochs from its first batch of format 2 on; before it nothing was deleted."""
+    log = {0: "plain @0-4", 10: "plain @10-14", 15: "plain @15"}
+    epochs = {"t-0/leader-epoch-checkpoint": b"0\n1\n0 7\n"}
+    folder = forge(tmp_path, log, clean_shutdown=False, replaced=epochs)
+    assert len(superseded_in(folder)) == 3
+    file_of(folder, 0, "log").write_bytes(b"".join(message(offset, magic=1) for offset in range(5)))
+    assert superseded_in(folder) == []
 
 
 def test_a_copy_of_logs_without_indexes_is_read_as_a_whole(tmp_path: Path) -> None:

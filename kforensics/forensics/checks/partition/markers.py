@@ -25,7 +25,7 @@ from kforensics.forensics.core.record_types import (
 from kforensics.forensics.core.reporting import Row, RowPart, expiry, first_n, first_n_of_parts, place
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged
 from kforensics.forensics.partition.marker_times import with_marker_times
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import anomalies_of, is_expired, markers_before
 from kforensics.forensics.sidecar.aborted_entries import index_records
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -288,19 +288,20 @@ def _jumps(state: PartitionState) -> Iterator[RowPart]:
 
 
 def _jump(state: PartitionState, row: Row) -> Finding:
-    merged = state.may_lack_merged_segment(row["last_offset"], row["marker_offset"])
+    lacking = state.segment_gaps.between(row["last_offset"], row["marker_offset"])
     return state.finding(
         CODES["marker-epoch-jump"],
         f"The {_name(row)} of producer {row['producer_id']} at offset {row['marker_offset']} has epoch "
         f"{row['marker_epoch']}, {row['bump']} above that of the data it ends (first offset {row['first_offset']}).",
         **_ending_marker(row),
-        severity=Severity.INFO if merged else None,
+        severity=Severity.INFO if lacking.any else None,
         evidence={"risen_by": row["bump"], "first_offset": row["first_offset"]},
         benign=(
-            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+            lacking.benign,
             "WriteTxnMarkers up to version 1, which accepts any epoch that is not lower: possible",
             "hanging data ended by a later marker: the coordinator log was not consulted",
         ),
+        cause=lacking.cause,
     )
 
 

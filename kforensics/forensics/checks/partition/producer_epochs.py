@@ -19,7 +19,7 @@ from kforensics.forensics.core.record_types import Anomaly, AnomalyArray
 from kforensics.forensics.core.reporting import Row, expiry, first_n, place
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
     anomalies_of,
@@ -216,19 +216,20 @@ def _bump(state: PartitionState, row: Row) -> Finding:
 
 def _without_marker(state: PartitionState, row: Row) -> Finding:
     is_cleaned = row["previous_offset"] < state.first_uncompacted_offset
-    merged = state.may_lack_merged_segment(row["previous_offset"], row["first_offset"])
+    lacking = state.segment_gaps.between(row["previous_offset"], row["first_offset"])
     return state.finding(
         CODES["epoch-bump-without-marker"],
         f"Producer {row['producer_id']} bumped its epoch to {row['producer_epoch']} at offset {row['first_offset']} "
         "inside an open transaction.",
-        severity=Severity.INFO if merged else None,
+        severity=Severity.INFO if lacking.any else None,
         **place(row),
         evidence={"raised_by": row["amount"], "previous_offset": row["previous_offset"]},
         exactness=Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
         benign=(
             f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
-            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+            lacking.benign,
         ),
+        cause=lacking.cause,
     )
 
 

@@ -18,8 +18,9 @@ from kforensics.forensics.core.observations import Observed, batches, observatio
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST, Row, RowPart, first_n_of_parts
 from kforensics.forensics.core.rules import COPY_MS
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
+from kforensics.forensics.partition.segment_gaps import Lacking
 from kforensics.forensics.sidecar.aborted_entries import (
     AbortedEntries,
     AbortedEntryArray,
@@ -156,9 +157,9 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
     is_recent = time_of_copy(state) - row["marker_timestamp"] <= COPY_MS
     may_be_newer = row["begins"] == NEVER and row["newer"] and is_recent and may_be_live(state, row["index"])
     may_be_renamed = row["index"] in vanished_indexes(state)
-    may_lack_marker = state.may_lack_merged_segment(row["last_offset"], row["marker_offset"])
+    lacking = _lacking(state, row)
     below_start = row["last_offset"] < moved_start(state)
-    is_excused = may_be_newer or may_be_renamed or may_lack_marker or below_start
+    is_excused = may_be_newer or may_be_renamed or lacking.any or below_start
     entry = "has no entry for it" if row["begins"] == NEVER else f"covers it only from offset {row['begins']}"
     severity = None if row["records"] else Severity.INFO
     finding = state.finding(
@@ -176,13 +177,22 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
         benign=(
             f"marker written after the index was copied: {'possible' if may_be_newer else 'no'}",
             f"index deleted with its segment while they were copied: {'possible' if may_be_renamed else 'no'}",
-            f"{MERGED_IN_COPY}: {'possible' if may_lack_marker else 'no'}",
+            lacking.benign,
             f"below the log start offset, which was moved since its checkpoint: {'likely' if below_start else 'no'}",
             f"no record left to hide: {'no' if row['records'] else 'yes, the cleaner emptied its batches'}",
         ),
-        cause="txnindex-corrupt" if row["index"] in damaged else None,
+        cause="txnindex-corrupt" if row["index"] in damaged else lacking.cause,
     )
     return with_index_location(state, row["index"], None, finding)
+
+
+def _lacking(state: PartitionState, row: Row) -> Lacking:
+    """Return which segments the log may lack within an aborted transaction.
+
+    A lost one may also have had the marker between two transactions, and the index has an entry for the second.
+    """
+    merged = state.segment_gaps.between(row["last_offset"], row["marker_offset"]).merged
+    return Lacking(state.segment_gaps.between(row["first_offset"], row["marker_offset"]).lost, merged)
 
 
 def _extra(state: PartitionState, index: AbortedEntries, visibility: IndexVisibility) -> Iterator[Finding]:
@@ -239,21 +249,30 @@ def _cleaned(state: PartitionState, entries: AbortedEntryArray) -> BoolArray:
 
 def _extra_entry(state: PartitionState, row: Row) -> Finding:
     severity = Severity.CRITICAL if row["hides"] else Severity.WARNING if row["unread"] else None
+    lacking = Lacking(_lost_within(state, row), merged=False)
     finding = state.finding(
         CODES["txnindex-extra-entry"],
         f"The transaction index has an aborted transaction of producer {row['producer_id']} with offsets "
         f"{row['first_offset']} to {row['last_offset']}, but {_contradiction(row)}.",
-        severity=severity,
+        severity=Severity.INFO if lacking.any else severity,
         evidence={"last_stable_offset": row["last_stable_offset"]},
-        exactness=Exactness.APPROXIMATE if state.log.damage or row["unread"] else Exactness.EXACT,
+        exactness=Exactness.APPROXIMATE if state.log.damage or row["unread"] or lacking.any else Exactness.EXACT,
         benign=(
             "marker and data cleaned: no",
             "abort without a transaction, written up to 2.7: no",
             "data deleted with the start of the log: no",
             f"marker in bytes of the log that cannot be read: {'possible' if row['unread'] else 'no'}",
+            *([lacking.benign] if lacking.any else []),
         ),
+        cause=lacking.cause,
     )
     return with_entry(state, row, finding)
+
+
+def _lost_within(state: PartitionState, row: Row) -> bool:
+    """Return whether a segment is lost that may have had what explains an entry; nothing explains a COMMIT."""
+    is_committed = row["outcome"] == TransactionOutcome.COMMITTED
+    return not is_committed and state.segment_gaps.between(row["first_offset"], row["last_offset"]).lost
 
 
 def _contradiction(row: Row) -> str:
@@ -277,14 +296,14 @@ def _visibility(state: PartitionState, visibility: IndexVisibility, index_findin
     errors = visibility_errors(state, visibility, min(firsts), MOST)
     if errors.ranges:
         # The marker that ends an aborted transaction may be in the segment that the copy lacks.
-        is_mixed = not causes and state.may_lack_merged_segment(state.local_log_start_offset, min(firsts))
+        lacking = state.segment_gaps.between(state.local_log_start_offset, min(firsts))
         # A cleaner drops the entry with the marker. Only an index from before that has an entry without its marker.
         is_older = not causes and not errors.records_shown and state.may_be_cleaned_in_copy
         benign = (
-            f"{MERGED_IN_COPY}: {'possible' if is_mixed else 'no'}",
+            lacking.benign,
             f"transaction index copied before the cleaner replaced it: {'likely' if is_older else 'no'}",
         )
-        yield _mismatch(state, errors, causes, benign, is_excused=is_mixed or is_older)
+        yield _mismatch(state, errors, causes, benign, is_excused=is_older or (not causes and lacking.any))
 
 
 def _mismatch(

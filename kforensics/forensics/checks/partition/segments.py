@@ -7,7 +7,7 @@ deleted, or on remote storage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_files import CLEANER, DELETED, LOG_START
+from kforensics.forensics.partition.log_summary import EPOCH_MAGIC
+from kforensics.forensics.partition.partition_files import DELETED, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.segment_gaps import SegmentBounds, knows_cleaner
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
-from kforensics.parsers.format.array_types import IntArray
 
 CODES = by_name(
     Code(
@@ -36,7 +37,8 @@ CODES = by_name(
         ),
         benign=(
             "The segment was being deleted when the files were copied. Segments before the gap were left in the folder "
-            "by an earlier copy. A cleaner emptied the end of a segment. "
+            "by an earlier copy. A cleaner emptied the end of a segment; in a folder without checkpoints, a few missing "
+            "offsets may be its work, and any in message formats 0 and 1. "
             "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),
     ),
@@ -79,39 +81,15 @@ COPY_INTO_EMPTY = (
 )
 # States of files left by an interrupted cleaning or split; the broker completes or reverts it at the next startup.
 UNFINISHED = ("cleaned", "swap")
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """Offsets of all segments, by segment number.
-
-    Attributes:
-        base: base offset, from the file name.
-        first: base offset of the first batch; that of the name if there is no batch.
-        highest: largest offset; one below the base offset if there is no batch.
-        reached: largest offset of this segment and all before it.
-    """
-
-    base: IntArray
-    first: IntArray
-    highest: IntArray
-    reached: IntArray
-
-    @classmethod
-    def of(cls, state: PartitionState) -> _Bounds:
-        base = np.array([segment.base_offset or 0 for segment in state.partition.segments], "i8")
-        first, highest = base.copy(), base - 1
-        filled = state.log.segments["segment"]
-        first[filled] = state.log.segments["first_offset"]
-        highest[filled] = state.log.segments["highest_offset"]
-        return cls(base, first, highest, np.maximum.accumulate(highest))
+# A lost segment is rarely smaller than a tenth of the one before it.
+FEW = 10
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield segments that do not continue each other."""
     if not state.partition.segments:
         return
-    bounds = _Bounds.of(state)
+    bounds = SegmentBounds.of(state)
     renamed = np.flatnonzero(bounds.first < bounds.base).tolist()
     yield from first_findings((_base_mismatch(state, bounds, segment) for segment in renamed), len(renamed))
     overlapping = np.flatnonzero(bounds.highest[:-1] >= bounds.base[1:]).tolist()
@@ -122,25 +100,11 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_deleted(state, file, start) for file in deleted), len(deleted))
     superseded = superseded[len(deleted) :]
     yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
-    incomplete = _before_gaps(state, bounds).tolist()
+    incomplete = state.segment_gaps.incomplete.tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
 
 
-def _before_gaps(state: PartitionState, bounds: _Bounds) -> IntArray:
-    """Return the segments followed by an offset gap that no cleaner can have caused."""
-    begins = np.minimum(bounds.base, bounds.first)[1:]
-    offset_gaps = (begins > bounds.reached[:-1]) & (begins - bounds.reached[:-1] != 1)
-    if not _knows_cleaner(state):
-        # Without the checkpoint only a log without any sign of compaction counts as never compacted.
-        return np.flatnonzero(offset_gaps & (state.log.cleaned_to == -1))
-    return np.flatnonzero(offset_gaps & (bounds.base[:-1] >= state.first_uncleaned_offset))
-
-
-def _knows_cleaner(state: PartitionState) -> bool:
-    return CLEANER in state.partition.log_dir.checkpoints
-
-
-def _base_mismatch(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
+def _base_mismatch(state: PartitionState, bounds: SegmentBounds, segment: int) -> Finding:
     first, base = int(bounds.first[segment]), int(bounds.base[segment])
     follows = segment > 0 and first == int(bounds.reached[segment - 1]) + 1
     outcome = "likely, its first batch continues the previous segment" if follows else "possible"
@@ -154,7 +118,7 @@ def _base_mismatch(state: PartitionState, bounds: _Bounds, segment: int) -> Find
     )
 
 
-def _overlap(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
+def _overlap(state: PartitionState, bounds: SegmentBounds, segment: int) -> Finding:
     base, highest = int(bounds.base[segment + 1]), int(bounds.highest[segment])
     unfinished = [file for file in state.other_logs(*UNFINISHED) if (file.base_offset or 0) <= base]
     outcome = f"likely, {format_count(len(unfinished), 'file')} left" if unfinished else "ruled out, no file left"
@@ -176,7 +140,7 @@ def _overlap(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
     )
 
 
-def _superseded(state: PartitionState, bounds: _Bounds, file: FoundFile) -> Finding:
+def _superseded(state: PartitionState, bounds: SegmentBounds, file: FoundFile) -> Finding:
     """Return the finding about a segment whose records are in the one before it too, and which is not read."""
     base = file.base_offset or 0
     segment = int(bounds.base.searchsorted(base)) - 1
@@ -204,17 +168,18 @@ def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
     """Return the finding about a segment from before the log start, which is not read."""
     base = file.base_offset or 0
     is_running = not state.partition.log_dir.clean_shutdown
-    # No consumer can read what is below the log start offset.
-    is_below_start = is_running and max(first_checkpointed_epoch(state.partition), _checkpointed_start(state)) >= start
+    # No consumer can read what is below the log start offset, and a broker deletes no segment above it.
+    is_below_start = max(first_checkpointed_epoch(state.partition), _checkpointed_start(state)) >= start
+    was_deleting = _has_index_between(state, base, start)
     finding = state.finding(
         CODES["segment-missing"],
         f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: "
         f"{_why_left(state)}. The file is not analyzed.",
-        severity=Severity.INFO if is_below_start else Severity.WARNING,
+        severity=Severity.INFO if is_running and (is_below_start or was_deleting) else Severity.WARNING,
         offsets=(base, start - 1),
         evidence={"superseded": file.path},
         exactness=Exactness.APPROXIMATE,
-        benign=_of_deletion(state, start),
+        benign=_of_deletion(state, file, start),
     )
     return replace(finding, path=file.path, remedy=COPY_AGAIN if is_running else COPY_INTO_EMPTY)
 
@@ -225,18 +190,25 @@ def _why_left(state: PartitionState) -> str:
     return "the broker was probably deleting old segments when the files were copied"
 
 
-def _of_deletion(state: PartitionState, start: int) -> tuple[str, ...]:
+def _of_deletion(state: PartitionState, file: FoundFile, start: int) -> tuple[str, ...]:
     """Return what else may be the reason why segments before an offset are there."""
     if state.partition.log_dir.clean_shutdown:
         return ("left in the folder by an earlier copy: likely, a broker deletes these segments before it stops",)
-    sign = f"deleted by retention or DeleteRecords during the copy: likely, {_sign_of_deletion(state, start)}"
+    sign = f"deleted by retention or DeleteRecords during the copy: likely, {_sign_of_deletion(state, file, start)}"
     return sign, "left in the folder by an earlier copy: possible"
 
 
-def _sign_of_deletion(state: PartitionState, start: int) -> str:
-    """Return what shows that segments before an offset were being deleted."""
-    first_epoch = first_checkpointed_epoch(state.partition)
-    if first_epoch >= start:
+def _has_index_between(state: PartitionState, base: int, start: int) -> bool:
+    """Return whether there is an index of a segment that is missing between two others."""
+    indexes = (state.partition.indexes, state.partition.time_indexes)
+    return any(base < index < start for index in (*indexes[0], *indexes[1]))
+
+
+def _sign_of_deletion(state: PartitionState, file: FoundFile, start: int) -> str:
+    """Return what shows that a segment before an offset was being deleted."""
+    first_epoch, base = first_checkpointed_epoch(state.partition), file.base_offset or 0
+    has_index = any(each.kind == "index" and each.base_offset == base for each in state.partition.superseded)
+    if first_epoch >= start or (has_index and first_epoch > base):
         return f"the leader epochs begin at offset {first_epoch}"
     log_start = _checkpointed_start(state)
     if log_start >= start:
@@ -256,16 +228,17 @@ def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:
     return base_offset < state.first_uncompacted_offset and not state.partition.log_dir.clean_shutdown
 
 
-def _missing(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
+def _missing(state: PartitionState, bounds: SegmentBounds, segment: int) -> Finding:
     first, last = int(bounds.reached[segment]) + 1, int(bounds.first[segment + 1]) - 1
     deleted = [file for file in state.other_logs(DELETED) if first <= (file.base_offset or 0) <= last]
     compacted_by_leader = compacted_elsewhere(state) if state.is_known_uncleaned else None
     outcome = f"likely, {format_count(len(deleted), 'such file')}" if deleted else "ruled out, no such file"
     is_certain = state.is_known_uncleaned and not deleted and not compacted_by_leader
+    may_be_cleaned = _may_be_cleaned(state, bounds, segment)
     return state.finding(
         CODES["segment-missing"],
         f"{format_count(last - first + 1, 'offset')} missing after the segment: {first} to {last}.",
-        severity=Severity.WARNING if deleted or compacted_by_leader else None,
+        severity=Severity.WARNING if deleted or compacted_by_leader or may_be_cleaned else None,
         at=(segment, state.partition.segments[segment].size),
         offsets=(first, last),
         evidence={"missing": last - first + 1, "deleted": [file.path for file in deleted]},
@@ -273,19 +246,33 @@ def _missing(state: PartitionState, bounds: _Bounds, segment: int) -> Finding:
         benign=(
             "remote storage: ruled out, it takes segments from the front only",
             f"segment renamed to .deleted during the copy: {outcome}",
-            _cleaner(state, compacted_by_leader),
+            _cleaner(state, compacted_by_leader, may_be_cleaned=may_be_cleaned),
         ),
         cause=_cause(state, segment),
     )
 
 
-def _cleaner(state: PartitionState, compacted_by_leader: str | None) -> str:
+def _may_be_cleaned(state: PartitionState, bounds: SegmentBounds, segment: int) -> bool:
+    """Return whether a cleaner may have removed the end of a segment, for all that a folder without checkpoints shows.
+
+    Message formats 0 and 1 show nothing else of it, and a few records may be all that it has removed.
+    """
+    if knows_cleaner(state):
+        return False
+    has_old_format = state.log.ends_in_old_format or bool(state.log.batches and state.log.first.magic[0] < EPOCH_MAGIC)
+    missing = int(bounds.first[segment + 1]) - 1 - int(bounds.reached[segment])
+    return has_old_format or missing * FEW < int(bounds.highest[segment]) - int(bounds.base[segment])
+
+
+def _cleaner(state: PartitionState, compacted_by_leader: str | None, *, may_be_cleaned: bool) -> str:
     if compacted_by_leader:
         return f"fetched from a leader that had compacted it: likely, {compacted_by_leader}"
     if state.is_known_uncleaned:
         return "cleaner: ruled out, partition not in its checkpoint"
-    if _knows_cleaner(state):
+    if knows_cleaner(state):
         return f"cleaner: ruled out, it only reached offset {state.first_dirty_offset}"
+    if may_be_cleaned:
+        return "cleaner: possible, no checkpoint, and it may have left no other trace"
     return "cleaner: possible, no checkpoint, but nothing else suggests it"
 
 

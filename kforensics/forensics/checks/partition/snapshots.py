@@ -18,7 +18,7 @@ from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row, first_n
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import have_marker_since
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,
@@ -247,6 +247,13 @@ class _ComparedSnapshot:
         )
         return replace(finding, path=self._file.path)
 
+    def _unless_lost(self, last_offset: int, finding: Finding) -> Finding:
+        """Return a finding, as info if what explains it may have been in a lost segment after an offset."""
+        lacking = self._state.segment_gaps.between(last_offset, self._offset)
+        if not lacking.lost:
+            return finding
+        return replace(finding, severity=Severity.INFO, exactness=Exactness.UNVERIFIABLE, cause=lacking.cause)
+
     def _settings(self, code: str) -> dict[str, object]:
         """Return the setting that a finding leans on, for its evidence."""
         return self._state.rules.evidence(PRODUCER_EXPIRY) if code == "snapshot-missing-producer" else {}
@@ -262,11 +269,12 @@ class _ComparedSnapshot:
             f"{_open_transaction(row, 'expected')}"
         )
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
-        merged = self._state.may_lack_merged_segment(min(first for first in sides if first >= 0), self._offset)
-        benign = (CLEANED, LOADED, f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}")
-        if merged:
+        first = min(first for first in sides if first >= 0)
+        lacking = self._state.segment_gaps.between(first, self._offset)
+        benign = (CLEANED, LOADED, lacking.benign)
+        if lacking.any:
             finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)
-            return replace(finding, exactness=Exactness.UNVERIFIABLE)
+            return self._unless_lost(first, replace(finding, exactness=Exactness.UNVERIFIABLE))
         if not (self._was_truncated_without_producers and self._has_ended(row)):
             return self._finding("snapshot-open-txn-mismatch", message, row, benign)
         truncated = "log truncated by a follower whose producers had expired: likely, and the transaction has ended"
@@ -294,7 +302,8 @@ class _ComparedSnapshot:
         )
         message = f"has {stored} of producer {row['producer_id']}, but the log has {expected}"
         if not self._may_have_expired(row["idle_before_marker"]):
-            return self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
+            finding = self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
+            return self._unless_lost(row["expected_last_offset"], finding)
         idle = format_duration(row["idle_before_marker"])
         message += f": it only knows its last marker, before which the producer was idle for {idle}"
         finding = self._finding(code, message, row, (CLEANED, LOADED, SHORTER_EXPIRY), Severity.INFO)
@@ -345,9 +354,8 @@ class _ComparedSnapshot:
             f"has producer {row['producer_id']}, epoch {row['stored_producer_epoch']}, which has no batch in the log"
         )
         severity = Severity.ERROR if is_whole else None
-        return self._finding(
-            "snapshot-extra-producer", message, row, (CLEANED, "start of the log deleted: no"), severity
-        )
+        benign = (CLEANED, "start of the log deleted: no")
+        return self._unless_lost(NOTHING, self._finding("snapshot-extra-producer", message, row, benign, severity))
 
 
 def _is_lossy(state: PartitionState, offset: int) -> bool:

@@ -17,7 +17,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.reporting import Row, RowPart, first_n_of_parts
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import expected_aborted_entries
 from kforensics.forensics.sidecar.aborted_entries import (
     AbortedEntries,
@@ -175,21 +175,23 @@ def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
     is_too_large = row["last_stable_offset"] > largest
     hides_later = is_too_large and row["hides_later"]
     # The transaction that is open at the expected offset may have ended in the segment that the copy lacks.
-    merged = is_too_large and state.may_lack_merged_segment(row["leader"], row["last_offset"])
+    lacking = state.segment_gaps.between(min(row["leader"], row["last_stable_offset"]), row["last_offset"])
+    is_excused = lacking.lost or (is_too_large and lacking.merged)
     worst = Severity.CRITICAL if hides_later else Severity.WARNING if is_too_large else None
     and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""
     finding = state.finding(
         CODES["txnindex-lso-mismatch"],
         f"{_entry(row)} has last stable offset {row['last_stable_offset']}; a leader writes "
         f"{row['leader']}{and_follower}.",
-        severity=Severity.INFO if merged else worst,
+        severity=Severity.INFO if is_excused else worst,
         evidence={"last_stable_offset": row["last_stable_offset"], "expected": [row["leader"], row["follower"]]},
-        exactness=Exactness.UNVERIFIABLE if merged else Exactness.EXACT,
+        exactness=Exactness.UNVERIFIABLE if is_excused else Exactness.EXACT,
         benign=(
             "written by a follower: no, it would have another value",
-            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+            lacking.benign,
             f"brokers skip later entries: {'yes' if hides_later else 'no'}",
         ),
+        cause=lacking.cause,
     )
     return with_entry(state, row, finding)
 

@@ -19,7 +19,7 @@ from kforensics.forensics.core.record_types import Anomaly, TransactionArray, Tr
 from kforensics.forensics.core.reporting import Row, RowPart, first_n, first_n_of_parts, place
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, spans_damage
 from kforensics.forensics.partition.marker_times import with_marker_times
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY, PartitionState
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, with_markers_before
 from kforensics.parsers.format.array_types import BoolArray
 
@@ -203,7 +203,8 @@ def _mixed(state: PartitionState, row: Row) -> Finding:
         f"{row['highest_epoch']}, without a marker between them.",
         **place(row),
         evidence={"lowest_epoch": row["lowest_epoch"], "highest_epoch": row["highest_epoch"]},
-        **_certainty(state, row),
+        cause=state.segment_gaps.between(row["first_offset"], row["last_offset"]).cause,
+        **_certainty(state, row["first_offset"], row["last_offset"]),
     )
 
 
@@ -216,20 +217,20 @@ def _absorbed(state: PartitionState, row: Row) -> Finding:
         **place(row),
         evidence={"marker_offset": row["marker_offset"], "lowest_epoch": row["lowest_epoch"]},
         cause="txn-epoch-mixed",
-        **_certainty(state, row),
+        **_certainty(state, row["first_offset"], row["last_offset"]),
     )
 
 
-def _certainty(state: PartitionState, row: Row) -> dict[str, Any]:
-    """Return how certain it is that a marker missing in the log was never there, as arguments of a finding."""
-    is_cleaned: bool = row["first_offset"] < state.first_uncompacted_offset
-    merged = state.may_lack_merged_segment(row["first_offset"], row["last_offset"])
+def _certainty(state: PartitionState, first: int, last: int) -> dict[str, Any]:
+    """Return how certain it is that there never was a marker between two batches, as arguments of a finding."""
+    is_cleaned = first < state.first_uncompacted_offset
+    lacking = state.segment_gaps.between(first, last)
     return {
-        "severity": Severity.INFO if merged else None,
+        "severity": Severity.INFO if lacking.any else None,
         "exactness": Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
         "benign": (
             f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
-            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+            lacking.benign,
         ),
     }
 
@@ -243,15 +244,17 @@ def _inside(state: PartitionState) -> Iterator[Finding]:
 
 def _not_transactional(state: PartitionState, damaged: set[tuple[int, int | None]], row: Row) -> Finding:
     is_damaged = (row["segment"], row["position"]) in damaged
-    certainty = _certainty(state, row)
+    certainty = _certainty(state, row["previous_offset"], row["first_offset"])
     return state.finding(
         CODES["txn-nontxn-inside"],
         f"Producer {row['producer_id']} wrote {format_offsets(row['first_offset'], row['last_offset'])} without a "
         "transaction while its own transaction was open.",
         **place(row),
         evidence={"previous_offset": row["previous_offset"]},
+        severity=certainty["severity"],
         exactness=Exactness.APPROXIMATE if is_damaged else certainty["exactness"],
         benign=(*certainty["benign"], f"damaged attributes: {'yes, its checksum fails' if is_damaged else 'no'}"),
+        cause=state.segment_gaps.between(row["previous_offset"], row["first_offset"]).cause,
     )
 
 

@@ -12,7 +12,6 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.partition_state import MERGED_IN_COPY
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
@@ -76,13 +75,13 @@ def _finding(comparison: Comparison, difference: TransactionDifference) -> Findi
     marker = int(row["marker_offset"])
     first = int(row["first_offset"])
     location = row if counterpart is None else counterpart
-    merged = difference.lacking.state.may_lack_merged_segment(first, _end_where_lacking(difference))
+    lacking = difference.lacking.state.segment_gaps.between(first, _end_where_lacking(difference))
     replica = difference.having if counterpart is None else difference.lacking
     return comparison.finding(
         replica,
         STATE,
         _message(difference),
-        severity=Severity.INFO if merged else None,
+        severity=Severity.INFO if lacking.any else None,
         at=(int(location["segment"]), int(location["position"])),
         offsets=(first, max(marker, int(row["last_offset"]))),
         producer=(int(row["producer_id"]), int(row["producer_epoch"])),
@@ -98,7 +97,7 @@ def _finding(comparison: Comparison, difference: TransactionDifference) -> Findi
         benign=(
             "different log starts: no, it started after both",
             NOT_COMPACTED,
-            f"{MERGED_IN_COPY}: {'possible' if merged else 'no'}",
+            lacking.benign,
         ),
         cause="replica-divergence" if _is_lost(comparison, difference) else None,
     )

@@ -1,0 +1,94 @@
+"""What is left of a partition gives no false verdict: a segment that is lost is one finding, and so is what follows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kforensics
+from tests.command import SAMPLES
+from tests.forensics.forge import forge
+
+SERIOUS = ("error", "critical")
+
+
+def serious(path: Path) -> set[str]:
+    """Return the codes of the findings at error or above."""
+    findings = kforensics.audit(str(path), processes=1).findings.to_pylist()
+    return {finding["code"] for finding in findings if finding["severity"] in SERIOUS}
+
+
+def segmented() -> list[Path]:
+    """Return the folders of sample partitions with a segment that has one before and one after it."""
+    folders = {path.parent for path in SAMPLES.rglob("*.log") if path.stem.isdigit()}
+    names = (folder for folder in folders if "." not in folder.name and not folder.name.startswith("__"))
+    return sorted(folder for folder in names if len(list(folder.glob("*.log"))) > 2)
+
+
+@pytest.mark.parametrize("folder", segmented(), ids=lambda folder: str(folder.relative_to(SAMPLES)))
+def test_what_follows_from_a_lost_segment_is_no_verdict_of_its_own(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "whole" / folder.name
+    shutil.copytree(folder, kept)
+    before = serious(kept)
+    for segment in sorted(folder.glob("*.log"))[1:-1]:
+        copy = tmp_path / segment.stem / folder.name
+        shutil.copytree(folder, copy, ignore=lambda _, names, stem=segment.stem: [n for n in names if stem in n])
+        assert serious(copy) - before <= {"segment-missing"}, segment.name
+
+
+# A cleaner has been in the first segment: offsets are missing inside it. It has also removed the data of a transaction
+# that was aborted in the next one, and a marker whose data had been deleted before the log start.
+CLEANED = {
+    100: "gone D 1 0 0-9 @90-99 T; gone M 1 0 C 3 @100; D 1 3 0-1 @101-102 T; M 1 3 C 3 @103; plain @110-111;"
+    "gone D 2 0 0-3 @112-115 T",
+    116: "M 2 0 A 3 @116; plain @117",
+    118: "plain @118",
+}
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "in its log directory"])
+def test_a_folder_without_checkpoints_may_have_been_cleaned(tmp_path: Path, *, is_alone: bool) -> None:
+    folder = forge(tmp_path, CLEANED, first_dirty=118, clean_shutdown=False)
+    if is_alone:
+        shutil.copytree(folder, tmp_path / "alone" / folder.name)
+        folder = tmp_path / "alone" / folder.name
+    assert serious(folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("log", "severity"),
+    [
+        ({0: "plain @0-99; gone plain @100-104", 105: "plain @105-110"}, "warning"),
+        ({0: "plain @0-99; gone plain @100-199", 200: "plain @200-210"}, "critical"),
+    ],
+    ids=["few", "a segment"],
+)
+def test_few_missing_offsets_without_checkpoints_may_be_of_a_cleaner(
+    tmp_path: Path, log: dict[int, str], severity: str
+) -> None:
+    folder = forge(tmp_path, log)
+    shutil.copytree(folder, tmp_path / "alone" / folder.name)
+    findings = kforensics.audit(str(tmp_path / "alone"), processes=1).findings.to_pylist()
+    assert [row["severity"] for row in findings if row["code"] == "segment-missing"] == [severity]
+
+
+def test_compacted_message_format_1_without_checkpoints_lost_no_segment(tmp_path: Path) -> None:
+    folder = SAMPLES / "legacy-magic-1" / "broker-0" / "compact-gzip-0"
+    shutil.copytree(folder, tmp_path / folder.name)
+    assert serious(tmp_path / folder.name) == set()
+
+
+def test_an_internal_topic_without_checkpoints_lost_no_segment(tmp_path: Path) -> None:
+    """Its cleaner may have emptied the first segment, and then an id begins with any state."""
+    folder = SAMPLES / "coordinators-cleaned" / "broker-1"
+    for topic in ("__transaction_state", "__consumer_offsets"):
+        for partition in folder.glob(f"{topic}-*"):
+            copy = tmp_path / partition.name / partition.name
+            shutil.copytree(partition, copy)
+            for segment in sorted(copy.glob("*.log"))[:-1]:
+                segment.write_bytes(b"")
+                for index in copy.glob(f"{segment.stem}.*index"):
+                    index.write_bytes(b"")
+            assert serious(copy) == set(), partition.name
