@@ -247,7 +247,7 @@ class _Reading:
         )
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:
-        for before, after in zip(*state.segment_gaps.merged, strict=True):
+        for before, after in zip(*state.log_gaps.merged, strict=True):
             earlier = [record for record in self._taken if record.offset <= before]
             later = [record for record in self._taken if record.offset >= after]
             if earlier and later:

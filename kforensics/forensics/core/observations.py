@@ -17,7 +17,7 @@ import numpy as np
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.reporting import MOST
 from kforensics.parsers.columns.batch_columns import BatchColumns
-from kforensics.parsers.format.array_types import StructArray
+from kforensics.parsers.format.array_types import IntArray, StructArray
 
 __all__ = [
     "OBSERVATION",
@@ -25,6 +25,7 @@ __all__ = [
     "Observed",
     "batches",
     "first_observations",
+    "log_positions",
     "merge_observations",
     "observation_of_all",
     "observations_of",
@@ -143,19 +144,28 @@ def observations_of(rows: ObservationArray, kind: Observed) -> ObservationArray:
     return matching.take(np.argsort(matching["first_offset"], kind="stable"))
 
 
-def first_observations(kind: Observed, chunk: BatchColumns, matches: Any, *, previous: Any = -1) -> ObservationArray:
+def first_observations(
+    kind: Observed, chunk: BatchColumns, matches: Any, *, amount: Any = 0, previous: Any = -1
+) -> ObservationArray:
     """Return observations of the first matching batches, as many as are reported; the last one counts the others too.
 
     Args:
         kind: what was observed.
         chunk: the batches.
         matches: mask of the matching batches, not all False.
+        amount: a measure of the kind.
         previous: what each was compared with.
     """
     indexes = np.flatnonzero(matches)
-    rows = observe(kind, chunk, indexes[:MOST], previous=previous)
+    rows = observe(kind, chunk, indexes[:MOST], amount=amount, previous=previous)
     rows["count"][-1] += len(indexes) - len(rows)
     return rows
+
+
+def log_positions(observations: ObservationArray) -> IntArray:
+    """Return one number for segment and position of each observation, ascending in log order."""
+    positions: IntArray = observations["segment"].astype("i8") << 40 | observations["position"]
+    return positions
 
 
 def observation_of_all(kind: Observed, chunk: BatchColumns, matches: Any, *, amount: Any = 0) -> ObservationArray:

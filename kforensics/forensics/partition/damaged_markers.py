@@ -10,6 +10,8 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArr
 
 __all__ = ["damaged_markers", "is_damaged", "precedes_damage", "spans_damage"]
 
+NOTHING = -1
+
 
 def damaged_markers(state: PartitionState) -> IntArray:
     """Return the offsets of the markers whose batch fails its checksum. Reads all transactions if one does."""
@@ -47,7 +49,7 @@ def spans_damage(state: PartitionState, transactions: TransactionArray) -> BoolA
 
 
 def precedes_damage(state: PartitionState, transactions: TransactionArray) -> BoolArray:
-    """Return which open transactions are followed by damage that may have been their marker.
+    """Return which open transactions may have ended in damage or in a lost segment, or are themselves damaged.
 
     What a crash or a live copy leaves at the end of the log had not become a batch yet.
     """
@@ -57,8 +59,9 @@ def precedes_damage(state: PartitionState, transactions: TransactionArray) -> Bo
         for segment, row in state.log.damage
         if row.inside_batch is not None or segment != last or row.next_good_position is not None
     ]
-    precedes: BoolArray = _codes(transactions, "") < max(starts, default=-1)
-    return precedes
+    after_lost = int(state.log_gaps.lost.after.max(initial=NOTHING))
+    precedes: BoolArray = _codes(transactions, "") <= max(starts, default=NOTHING)
+    return precedes | (transactions["first_offset"] < after_lost)
 
 
 def _damaged_batches(state: PartitionState) -> IntArray:

@@ -263,8 +263,8 @@ def _segment_summary(batches: BatchColumns) -> SegmentSummaryArray:
 
 
 def _epoch_runs(batches: BatchColumns) -> EpochRunArray:
-    """Return the runs of leader epochs; message formats 0 and 1 have none, and end a run."""
-    known = np.flatnonzero(batches.leader_epoch >= 0)
+    """Return the runs of leader epochs in sound batches; message formats 0 and 1 have none, and end a run."""
+    known = np.flatnonzero((batches.leader_epoch >= 0) & batches.crc_valid)
     epochs, old = batches.leader_epoch[known], np.cumsum(batches.magic < EPOCH_MAGIC)[known]
     if not len(known):
         return np.empty(0, EPOCH_RUN)

@@ -28,7 +28,6 @@ from kforensics.forensics.partition.partition_files import (
     Partition,
     is_recreated,
 )
-from kforensics.forensics.partition.segment_gaps import SegmentGaps, knows_cleaner, segment_gaps
 from kforensics.forensics.partition.topic_deletion import Deletion, deletion_during_copy
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
@@ -38,6 +37,7 @@ from kforensics.parsers.files.source import file_name
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
+    from kforensics.forensics.partition.log_gaps import LogGaps
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
 __all__ = ["CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
@@ -151,6 +151,11 @@ class PartitionState:
         return (began is not None and began > written) or written < created <= self.log.newest_timestamp
 
     @property
+    def knows_cleaner(self) -> bool:
+        """Whether there is a checkpoint of the cleaner in the log directory."""
+        return CLEANER in self.partition.log_dir.checkpoints
+
+    @property
     def first_dirty_offset(self) -> int | None:
         """First dirty offset from the cleaner's checkpoint, None if the checkpoint does not list this partition."""
         return self.partition.checkpoint(CLEANER)
@@ -181,9 +186,9 @@ class PartitionState:
         """Offset from which no record is missing: nothing was compacted or lost, or no offset is missing."""
         last_base = self.partition.segments[-1].base_offset if self.partition.segments else None
         contiguous_from = self.log.contiguous_from(self.partition.first_offset, last_base or 0)
-        if not knows_cleaner(self):
+        if not self.knows_cleaner:
             return contiguous_from
-        after_lost = int(self.segment_gaps.lost.after.max(initial=0))
+        after_lost = int(self.log_gaps.lost.after.max(initial=0))
         return max(min(self.first_uncompacted_offset, contiguous_from), after_lost)
 
     @property
@@ -220,9 +225,11 @@ class PartitionState:
         return logs_in(self.partition, *states)
 
     @cached_property
-    def segment_gaps(self) -> SegmentGaps:
-        """The places where the log may lack segments."""
-        return segment_gaps(self)
+    def log_gaps(self) -> LogGaps:
+        """The places where the log may lack batches."""
+        from kforensics.forensics.partition.log_gaps import log_gaps  # few logs have something that they explain
+
+        return log_gaps(self)
 
     def kept_until(self, newest_ms: int = NO_TIME) -> int:
         """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
@@ -239,7 +246,7 @@ class PartitionState:
 
     @property
     def _is_unlisted(self) -> bool:
-        return CLEANER in self.partition.log_dir.checkpoints and self.first_dirty_offset is None
+        return self.knows_cleaner and self.first_dirty_offset is None
 
     @cached_property
     def is_broken(self) -> bool:

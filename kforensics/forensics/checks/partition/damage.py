@@ -16,10 +16,17 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
-from kforensics.forensics.core.observations import ObservationArray, Observed, first_observations, observations_of
+from kforensics.forensics.core.observations import (
+    ObservationArray,
+    Observed,
+    first_observations,
+    log_positions,
+    observations_of,
+)
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.damage_times import DamageTimes, around_damage, log_positions, position_after
+from kforensics.forensics.partition.damage_codes import code_of
+from kforensics.forensics.partition.damage_times import DamageTimes, around_damage, position_after
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
@@ -75,14 +82,6 @@ CODES = by_name(
 
 # Reasons that concern a whole batch; other reasons inside a batch concern its records.
 BATCH_REASONS = ("crc", "magic", "truncated")
-CODE_BY_REASON = {
-    "crc": "batch-crc-mismatch",
-    "truncated": "batch-truncated",
-    "shrunk": "batch-truncated",
-    "zero-tail": "batch-truncated",
-}
-# The code of all other reasons: length, magic, zeros.
-CHAIN_BROKEN = "batch-length-invalid"
 COPIED_DURING_WRITE = "copied while the broker was writing"
 CRASHED_DURING_WRITE = f"crash during a write, or {COPIED_DURING_WRITE}"
 
@@ -93,11 +92,6 @@ def _failed_checksums(batches: BatchColumns, _: Rules) -> Iterator[ObservationAr
 
 
 COLLECTOR = Collector(batches=_failed_checksums, neighbors=around_damage)
-
-
-def code_of(row: Damage) -> str:
-    """Return the code for damage to batches or to the bytes between them."""
-    return CODE_BY_REASON.get(row.reason, CHAIN_BROKEN)
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:

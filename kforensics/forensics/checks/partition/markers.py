@@ -265,17 +265,19 @@ def _duplicate(state: PartitionState, row: Row) -> Finding:
 
 
 def _regressed(state: PartitionState, row: Row) -> Finding:
+    damage = state.log_gaps.between(row["previous_offset"], row["first_offset"]).damage
     return state.finding(
         CODES["marker-epoch-regressed"],
         f"The marker of producer {row['producer_id']} at offset {row['first_offset']} has epoch "
         f"{row['producer_epoch']}, after epoch {row['producer_epoch'] + row['amount']}.",
-        severity=Severity.WARNING if row["expired"] else None,
+        severity=Severity.INFO if damage else Severity.WARNING if row["expired"] else None,
         **place(row),
         evidence={"fallen_by": row["amount"], "previous_offset": row["previous_offset"]},
         benign=(
             expiry(row),
             "leader lost its producer state: not visible in one replica",
         ),
+        cause=damage,
     )
 
 
@@ -288,7 +290,7 @@ def _jumps(state: PartitionState) -> Iterator[RowPart]:
 
 
 def _jump(state: PartitionState, row: Row) -> Finding:
-    lacking = state.segment_gaps.between(row["last_offset"], row["marker_offset"])
+    lacking = state.log_gaps.between(row["last_offset"], row["marker_offset"])
     return state.finding(
         CODES["marker-epoch-jump"],
         f"The {_name(row)} of producer {row['producer_id']} at offset {row['marker_offset']} has epoch "

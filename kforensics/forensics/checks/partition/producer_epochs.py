@@ -165,14 +165,16 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 
 def _regressed(state: PartitionState, row: Row) -> Finding:
+    damage = state.log_gaps.between(row["previous_offset"], row["first_offset"]).damage
     return state.finding(
         CODES["epoch-regressed"],
         f"Producer {row['producer_id']} wrote {format_offsets(row['first_offset'], row['last_offset'])} with epoch "
         f"{row['producer_epoch']}, after epoch {row['producer_epoch'] + row['amount']}.",
-        severity=Severity.WARNING if row["expired"] else None,
+        severity=Severity.INFO if damage else Severity.WARNING if row["expired"] else None,
         **place(row),
         evidence={"fallen_by": row["amount"], "previous_offset": row["previous_offset"]},
         benign=(expiry(row), "leader lost its producer state: not visible in one replica"),
+        cause=damage,
     )
 
 
@@ -216,7 +218,7 @@ def _bump(state: PartitionState, row: Row) -> Finding:
 
 def _without_marker(state: PartitionState, row: Row) -> Finding:
     is_cleaned = row["previous_offset"] < state.first_uncompacted_offset
-    lacking = state.segment_gaps.between(row["previous_offset"], row["first_offset"])
+    lacking = state.log_gaps.between(row["previous_offset"], row["first_offset"])
     return state.finding(
         CODES["epoch-bump-without-marker"],
         f"Producer {row['producer_id']} bumped its epoch to {row['producer_epoch']} at offset {row['first_offset']} "

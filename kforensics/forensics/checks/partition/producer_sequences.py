@@ -130,27 +130,31 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 
 def _uncompacted(state: PartitionState, kind: Anomaly) -> AnomalyArray:
-    anomalies = anomalies_of(state, kind)
-    return anomalies.compress(anomalies["first_offset"] >= state.first_uncompacted_offset)
+    """Return the anomalies of a kind that no cleaner explains, without those of damaged batches."""
+    anomalies, damaged = anomalies_of(state, kind), state.log_gaps.damaged
+    is_damaged = damaged.have(anomalies["first_offset"]) | damaged.have(anomalies["previous_offset"])
+    return anomalies.compress((anomalies["first_offset"] >= state.first_uncompacted_offset) & ~is_damaged)
 
 
 def _gaps(state: PartitionState) -> Iterator[Finding]:
     gaps = _uncompacted(state, Anomaly.SEQ_GAP)
-    # If offsets are missing too, so are the batches with these sequences.
-    gaps = gaps.compress(gaps["offset_gap"] == 0)
+    # If offsets are missing too, so are the batches with these sequences. A damaged batch may be the producer's.
+    is_damaged = state.log_gaps.damaged.are_between(gaps["previous_offset"], gaps["first_offset"])
+    gaps = gaps.compress((gaps["offset_gap"] == 0) & ~is_damaged)
     gaps = gaps.compress(~_follow_incomplete_marker(state, gaps) & ~_follow_deleted_batches(state, gaps))
     yield from first_n(gaps, partial(_gap, state), **_circumstances(state, gaps), cause=_cause(state, gaps))
 
 
 def _follow_incomplete_marker(state: PartitionState, gaps: AnomalyArray) -> BoolArray:
-    """Return which gaps follow a marker in the compacted section, or one whose data was compacted or deleted.
+    """Return which gaps follow a marker in the compacted section, or one whose data was compacted, deleted or damaged.
 
     The missing batches may have been before that marker, and no offset is missing after it. A follower that began to
     fetch a log after its data was deleted has no snapshot that knows of it, nor have those that it writes later.
     """
     markers = markers_before(state, gaps["producer_id"], gaps["first_offset"])
     offsets, uncompacted = markers["marker_offset"], state.first_uncompacted_offset
-    is_incomplete = state.partition.first_offset < uncompacted or state.partition.first_offset > 0
+    gaps_of_log, start = state.log_gaps, state.partition.first_offset
+    is_incomplete = start < uncompacted or start > 0 or len(gaps_of_log.damaged.after) + len(gaps_of_log.lost.after) > 0
     has_no_data = (markers["data_epoch"] == NOTHING) & is_incomplete
     follows: BoolArray = (offsets == gaps["previous_offset"]) & ((offsets < uncompacted) | has_no_data)
     return follows

@@ -18,9 +18,9 @@ from kforensics.forensics.core.observations import Observed, batches, observatio
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.reporting import MOST, Row, RowPart, first_n_of_parts
 from kforensics.forensics.core.rules import COPY_MS
+from kforensics.forensics.partition.log_gaps import Lacking
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
-from kforensics.forensics.partition.segment_gaps import Lacking
 from kforensics.forensics.sidecar.aborted_entries import (
     AbortedEntries,
     AbortedEntryArray,
@@ -187,12 +187,12 @@ def _missing_entry(state: PartitionState, damaged: set[int], row: Row) -> Findin
 
 
 def _lacking(state: PartitionState, row: Row) -> Lacking:
-    """Return which segments the log may lack within an aborted transaction.
+    """Return what the log may lack within an aborted transaction.
 
-    A lost one may also have had the marker between two transactions, and the index has an entry for the second.
+    A lost segment may also have had the marker between two transactions, and the index has an entry for the second.
     """
-    merged = state.segment_gaps.between(row["last_offset"], row["marker_offset"]).merged
-    return Lacking(state.segment_gaps.between(row["first_offset"], row["marker_offset"]).lost, merged)
+    merged = state.log_gaps.between(row["last_offset"], row["marker_offset"]).merged
+    return state.log_gaps.between(row["first_offset"], row["marker_offset"])._replace(merged=merged)
 
 
 def _extra(state: PartitionState, index: AbortedEntries, visibility: IndexVisibility) -> Iterator[Finding]:
@@ -249,7 +249,7 @@ def _cleaned(state: PartitionState, entries: AbortedEntryArray) -> BoolArray:
 
 def _extra_entry(state: PartitionState, row: Row) -> Finding:
     severity = Severity.CRITICAL if row["hides"] else Severity.WARNING if row["unread"] else None
-    lacking = Lacking(_lost_within(state, row), merged=False)
+    lacking = _lacking_within(state, row)
     finding = state.finding(
         CODES["txnindex-extra-entry"],
         f"The transaction index has an aborted transaction of producer {row['producer_id']} with offsets "
@@ -269,10 +269,11 @@ def _extra_entry(state: PartitionState, row: Row) -> Finding:
     return with_entry(state, row, finding)
 
 
-def _lost_within(state: PartitionState, row: Row) -> bool:
-    """Return whether a segment is lost that may have had what explains an entry; nothing explains a COMMIT."""
-    is_committed = row["outcome"] == TransactionOutcome.COMMITTED
-    return not is_committed and state.segment_gaps.between(row["first_offset"], row["last_offset"]).lost
+def _lacking_within(state: PartitionState, row: Row) -> Lacking:
+    """Return what the log lacks that may explain an entry; nothing explains a COMMIT."""
+    if row["outcome"] == TransactionOutcome.COMMITTED:
+        return Lacking(lost=False, merged=False, damage=None)
+    return state.log_gaps.between(row["first_offset"], row["last_offset"])._replace(merged=False)
 
 
 def _contradiction(row: Row) -> str:
@@ -296,7 +297,7 @@ def _visibility(state: PartitionState, visibility: IndexVisibility, index_findin
     errors = visibility_errors(state, visibility, min(firsts), MOST)
     if errors.ranges:
         # The marker that ends an aborted transaction may be in the segment that the copy lacks.
-        lacking = state.segment_gaps.between(state.local_log_start_offset, min(firsts))
+        lacking = state.log_gaps.between(state.local_log_start_offset, min(firsts))
         # A cleaner drops the entry with the marker. Only an index from before that has an entry without its marker.
         is_older = not causes and not errors.records_shown and state.may_be_cleaned_in_copy
         benign = (

@@ -12,15 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.checks.partition.damage import code_of
 from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.partition.damage_codes import code_of
+from kforensics.forensics.partition.log_gaps import SegmentBounds
 from kforensics.forensics.partition.log_summary import EPOCH_MAGIC
 from kforensics.forensics.partition.partition_files import DELETED, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
-from kforensics.forensics.partition.segment_gaps import SegmentBounds, knows_cleaner
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
@@ -37,8 +37,8 @@ CODES = by_name(
         ),
         benign=(
             "The segment was being deleted when the files were copied. Segments before the gap were left in the folder "
-            "by an earlier copy. A cleaner emptied the end of a segment; in a folder without checkpoints, a few missing "
-            "offsets may be its work, and any in message formats 0 and 1. "
+            "by an earlier copy. A cleaner emptied the end of a segment: without its checkpoint, a few missing offsets "
+            "may be its work, and in message formats 0 and 1 any. "
             "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),
     ),
@@ -100,7 +100,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_deleted(state, file, start) for file in deleted), len(deleted))
     superseded = superseded[len(deleted) :]
     yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
-    incomplete = state.segment_gaps.incomplete.tolist()
+    incomplete = state.log_gaps.incomplete.tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
 
 
@@ -257,7 +257,7 @@ def _may_be_cleaned(state: PartitionState, bounds: SegmentBounds, segment: int) 
 
     Message formats 0 and 1 show nothing else of it, and a few records may be all that it has removed.
     """
-    if knows_cleaner(state):
+    if state.knows_cleaner:
         return False
     has_old_format = state.log.ends_in_old_format or bool(state.log.batches and state.log.first.magic[0] < EPOCH_MAGIC)
     missing = int(bounds.first[segment + 1]) - 1 - int(bounds.reached[segment])
@@ -269,7 +269,7 @@ def _cleaner(state: PartitionState, compacted_by_leader: str | None, *, may_be_c
         return f"fetched from a leader that had compacted it: likely, {compacted_by_leader}"
     if state.is_known_uncleaned:
         return "cleaner: ruled out, partition not in its checkpoint"
-    if knows_cleaner(state):
+    if state.knows_cleaner:
         return f"cleaner: ruled out, it only reached offset {state.first_dirty_offset}"
     if may_be_cleaned:
         return "cleaner: possible, no checkpoint, and it may have left no other trace"

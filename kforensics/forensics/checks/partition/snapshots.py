@@ -248,9 +248,9 @@ class _ComparedSnapshot:
         return replace(finding, path=self._file.path)
 
     def _unless_lost(self, last_offset: int, finding: Finding) -> Finding:
-        """Return a finding, as info if what explains it may have been in a lost segment after an offset."""
-        lacking = self._state.segment_gaps.between(last_offset, self._offset)
-        if not lacking.lost:
+        """Return a finding, as info if what explains it may have been lost or damaged after an offset."""
+        lacking = self._state.log_gaps.between(last_offset, self._offset)
+        if lacking.cause is None:
             return finding
         return replace(finding, severity=Severity.INFO, exactness=Exactness.UNVERIFIABLE, cause=lacking.cause)
 
@@ -270,7 +270,7 @@ class _ComparedSnapshot:
         )
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
         first = min(first for first in sides if first >= 0)
-        lacking = self._state.segment_gaps.between(first, self._offset)
+        lacking = self._state.log_gaps.between(first, self._offset)
         benign = (CLEANED, LOADED, lacking.benign)
         if lacking.any:
             finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)

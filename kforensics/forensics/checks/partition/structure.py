@@ -21,12 +21,13 @@ from kforensics.forensics.core.observations import (
     ObservationSum,
     Observed,
     first_observations,
+    log_positions,
     observation_of_all,
     sum_observations,
 )
 from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.damage_times import clock_of, log_positions, position_after
+from kforensics.forensics.partition.damage_times import clock_of, position_after
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere, compaction_of_topic
 from kforensics.parsers.columns.batch_columns import BatchColumns

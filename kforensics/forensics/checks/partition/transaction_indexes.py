@@ -175,7 +175,7 @@ def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
     is_too_large = row["last_stable_offset"] > largest
     hides_later = is_too_large and row["hides_later"]
     # The transaction that is open at the expected offset may have ended in the segment that the copy lacks.
-    lacking = state.segment_gaps.between(min(row["leader"], row["last_stable_offset"]), row["last_offset"])
+    lacking = state.log_gaps.between(min(row["leader"], row["last_stable_offset"]), row["last_offset"])
     is_excused = lacking.lost or (is_too_large and lacking.merged)
     worst = Severity.CRITICAL if hides_later else Severity.WARNING if is_too_large else None
     and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""

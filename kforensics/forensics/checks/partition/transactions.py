@@ -203,7 +203,7 @@ def _mixed(state: PartitionState, row: Row) -> Finding:
         f"{row['highest_epoch']}, without a marker between them.",
         **place(row),
         evidence={"lowest_epoch": row["lowest_epoch"], "highest_epoch": row["highest_epoch"]},
-        cause=state.segment_gaps.between(row["first_offset"], row["last_offset"]).cause,
+        cause=state.log_gaps.between(row["first_offset"], row["last_offset"]).cause,
         **_certainty(state, row["first_offset"], row["last_offset"]),
     )
 
@@ -224,7 +224,7 @@ def _absorbed(state: PartitionState, row: Row) -> Finding:
 def _certainty(state: PartitionState, first: int, last: int) -> dict[str, Any]:
     """Return how certain it is that there never was a marker between two batches, as arguments of a finding."""
     is_cleaned = first < state.first_uncompacted_offset
-    lacking = state.segment_gaps.between(first, last)
+    lacking = state.log_gaps.between(first, last)
     return {
         "severity": Severity.INFO if lacking.any else None,
         "exactness": Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
@@ -254,7 +254,7 @@ def _not_transactional(state: PartitionState, damaged: set[tuple[int, int | None
         severity=certainty["severity"],
         exactness=Exactness.APPROXIMATE if is_damaged else certainty["exactness"],
         benign=(*certainty["benign"], f"damaged attributes: {'yes, its checksum fails' if is_damaged else 'no'}"),
-        cause=state.segment_gaps.between(row["previous_offset"], row["first_offset"]).cause,
+        cause=state.log_gaps.between(row["previous_offset"], row["first_offset"]).cause,
     )
 
 
@@ -269,6 +269,7 @@ def _after_marker(state: PartitionState) -> Iterator[RowPart]:
 
 def _late_write(state: PartitionState, row: Row) -> Finding:
     is_open = row["outcome"] == TransactionOutcome.OPEN
+    damage = state.log_gaps.between(row["before"], row["first_offset"]).damage
     outcome = "It is still open" if is_open else f"The marker at offset {row['marker_offset']} ended it"
     return state.finding(
         CODES["txn-write-after-marker"],
@@ -276,9 +277,11 @@ def _late_write(state: PartitionState, row: Row) -> Finding:
         f"after a marker of epoch {row['ended_epoch']} had ended that epoch (last marker before it at offset "
         f"{row['before']}). {outcome}.",
         **place(row),
+        severity=Severity.INFO if damage else None,
         evidence={"marker_offset": row["before"], "marker_epoch": row["ended_epoch"]},
         exactness=Exactness.APPROXIMATE,
         benign=("partition added to the next transaction: the coordinator log was not consulted",),
+        cause=damage,
     )
 
 

@@ -12,7 +12,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import DELETE_RETENTION
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.segment_gaps import MERGED_IN_COPY
+from kforensics.forensics.partition.log_gaps import MERGED_IN_COPY
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
 from kforensics.forensics.replicas.key_differences import KeyDifference, KeyLoss
@@ -133,7 +133,7 @@ def _exactness(difference: KeyDifference) -> Exactness:
 
 def _may_lack_segment(difference: KeyDifference) -> bool:
     """Return whether the copy of the replica without the record may lack its segment."""
-    return difference.lacking.state.segment_gaps.merged.any_between(difference.offset, difference.offset)
+    return difference.lacking.state.log_gaps.merged.any_between(difference.offset, difference.offset)
 
 
 def _may_be_deleted(difference: KeyDifference) -> bool:

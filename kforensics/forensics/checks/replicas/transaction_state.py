@@ -75,7 +75,7 @@ def _finding(comparison: Comparison, difference: TransactionDifference) -> Findi
     marker = int(row["marker_offset"])
     first = int(row["first_offset"])
     location = row if counterpart is None else counterpart
-    lacking = difference.lacking.state.segment_gaps.between(first, _end_where_lacking(difference))
+    lacking = difference.lacking.state.log_gaps.between(first, _end_where_lacking(difference))
     replica = difference.having if counterpart is None else difference.lacking
     return comparison.finding(
         replica,

@@ -118,7 +118,7 @@ class _MergedSegments:
     """
 
     def __init__(self, state: PartitionState) -> None:
-        after = state.segment_gaps.merged.after
+        after = state.log_gaps.merged.after
         self.spans: list[LackingSpan] = []
         self._after = after.tolist()[::-1]  # the next one is the last
         self._segment, self._seen, self._is_as_written = NONE, set[int](), False

@@ -286,15 +286,13 @@ def test_the_data_may_have_been_deleted_since_the_checkpoint(
     assert [(finding.code.name, finding.severity) for finding in found_here] == [expected]
 
 
-@pytest.mark.parametrize(("first_dirty", "expected"), [(10, []), (0, ["seq-gap"])])
-def test_sequences_of_an_epoch_may_have_been_cleaned_before_its_marker(
-    tmp_path: Path, first_dirty: int, expected: list[str]
-) -> None:
+@pytest.mark.parametrize("first_dirty", [10, 0], ids=["cleaned", "lost"])
+def test_sequences_of_an_epoch_may_have_been_before_its_marker(tmp_path: Path, first_dirty: int) -> None:
     """A broker of 3.9.1 fenced a producer whose sequences 0 to 11 were then cleaned, but not the marker."""
     log = {0: "gone D 1 8 0-9 @0-9 T", 10: "M 1 8 A 3 @10; D 1 8 10-14 @11-15 T; M 1 8 C 3 @16"}
     forge(tmp_path, log, first_dirty=first_dirty)
     found_here = producer_sequences.findings(state_under(tmp_path, as_of_ms=SOON))
-    assert [finding.code.name for finding in found_here] == expected
+    assert list(found_here) == []
 
 
 @pytest.mark.parametrize(("first_dirty", "expected"), [(None, ["seq-gap"]), (3, [])])

@@ -8,8 +8,8 @@ import pytest
 
 from kforensics.forensics.checks.partition import transactions
 from kforensics.forensics.core.findings import Exactness, Severity
+from kforensics.forensics.partition.log_gaps import MERGED_IN_COPY
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.segment_gaps import MERGED_IN_COPY
 from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
     DAY,
