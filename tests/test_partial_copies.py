@@ -56,6 +56,19 @@ def test_what_follows_from_damage_is_no_verdict_of_its_own(folder: Path, tmp_pat
         assert serious(copy) - before <= ALLOWED, segment.name
 
 
+@pytest.mark.parametrize("folder", segmented(), ids=lambda folder: str(folder.relative_to(SAMPLES)))
+def test_what_follows_from_a_segment_that_is_cut_off_is_no_verdict_of_its_own(folder: Path, tmp_path: Path) -> None:
+    """As by a copy that was broken off, and continued with the next segment."""
+    before = serious(folder)
+    for number, segment in enumerate(sorted(folder.glob("*.log"))[:-1]):
+        copy = tmp_path / str(number) / folder.name
+        shutil.copytree(folder, copy)
+        for checkpoint in folder.parent.glob("*checkpoint"):
+            shutil.copy2(checkpoint, copy.parent)
+        (copy / segment.name).write_bytes(segment.read_bytes()[: segment.stat().st_size // 3])
+        assert serious(copy) - before <= ALLOWED, segment.name
+
+
 # A cleaner has been in the first segment: offsets are missing inside it. It has also removed the data of a transaction
 # that was aborted in the next one, and a marker whose data had been deleted before the log start.
 CLEANED = {

@@ -23,6 +23,7 @@ UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
 AHEAD = "index copied after the log, while the broker was running: possible; the broker rebuilds it at its next start"
 LEFT_OVER = "entry left from before the log was truncated: possible; the broker rebuilds this index at its next start"
+LOST = "end of the segment lost: likely, offsets are missing after it"
 REPLACED = "copied while the cleaner of the running broker replaced the segment: not ruled out"
 # Observations of log offsets that explain why index entries do not match the log, and the codes of their findings.
 OFFSET_CAUSES = {Observed.OFFSET_NOT_MONOTONIC: "offset-not-monotonic", Observed.OFFSET_OVERLAP: "offset-overlap"}
@@ -129,7 +130,8 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
     is_left_over = is_rebuilt and _is_left_over(state, faulty)
     is_replaced = _may_be_replaced(state, faulty)
     less = Severity(max(severity - 1, Severity.INFO)) if is_rebuilt else severity
-    less = Severity.INFO if is_ahead or is_left_over or is_replaced else less
+    is_lost = _is_of_lost_batches(state, faulty)
+    less = Severity.INFO if is_ahead or is_left_over or is_replaced or is_lost else less
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(
@@ -142,8 +144,9 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         benign=(
             AHEAD if is_ahead else LEFT_OVER if is_left_over else _whether_rebuilt(state, faulty.segment),
             *([REPLACED] if is_replaced else []),
+            *([LOST] if is_lost else []),
         ),
-        cause=_cause(state, faulty),
+        cause="segment-missing" if is_lost else _cause(state, faulty),
     )
     return replace(finding, path=faulty.file.path, position=faulty["position"])
 
@@ -174,6 +177,12 @@ def _may_be_replaced(state: PartitionState, faulty: FaultyIndex) -> bool:
     Neither the checkpoint nor the last segment of a copy shows how far a cleaning had come that went on meanwhile.
     """
     return faulty.fault >= IndexFault.NO_BATCH_BEGINS and state.may_be_cleaned_in_copy
+
+
+def _is_of_lost_batches(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether entries are about what is missing at the end of their segment, which may have been cut off."""
+    is_beyond = faulty.fault in {IndexFault.BEYOND_LOG, IndexFault.OFFSET_NOT_IN_LOG}
+    return is_beyond and faulty.segment in state.log_gaps.incomplete.tolist()
 
 
 def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:
