@@ -59,9 +59,11 @@ def precedes_damage(state: PartitionState, transactions: TransactionArray) -> Bo
         for segment, row in state.log.damage
         if row.inside_batch is not None or segment != last or row.next_good_position is not None
     ]
-    after_lost = int(state.log_gaps.lost.after.max(initial=NOTHING))
-    precedes: BoolArray = _codes(transactions, "") <= max(starts, default=NOTHING)
-    return precedes | (transactions["first_offset"] < after_lost)
+    precedes: BoolArray = _codes(transactions, "") < max(starts, default=NOTHING)
+    ends, gaps = np.full(len(transactions), state.log_end_offset), state.log_gaps
+    for ranges in (gaps.lost, gaps.damaged):
+        precedes |= ranges.are_between(transactions["last_offset"], ends)
+    return precedes
 
 
 def _damaged_batches(state: PartitionState) -> IntArray:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kforensics.forensics.core.observations import Observed, log_positions, observations_of
-from kforensics.forensics.partition.damage_codes import code_of
+from kforensics.forensics.core.observations import ObservationArray, Observed, log_positions, observations_of
+from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -146,6 +146,10 @@ class LogGaps:
         )
         return Lacking(lost, merged, self.damage_code if damaged else None)
 
+    def damage_at(self, *offsets: int) -> str | None:
+        """Return the code of the finding about damage if one of some offsets is that of a damaged batch."""
+        return self.damage_code if self.damaged.have(np.array(offsets, "i8")).any() else None
+
 
 def log_gaps(state: PartitionState) -> LogGaps:
     """Return the places where the log of a partition may lack batches.
@@ -158,8 +162,8 @@ def log_gaps(state: PartitionState) -> LogGaps:
     bounds = SegmentBounds.of(state)
     incomplete = _before_lost(state, bounds)
     lost = Gaps(bounds.reached[incomplete], bounds.base[incomplete + 1])
-    code = next((code_of(row) for _, row in state.log.damage), None)
-    damaged = NOWHERE if code is None else _damaged(state, bounds)
+    code = next((code_of(row) for _, row in state.log.damage if is_reported(row)), None)
+    damaged = NOWHERE if code is None or not state.log.batches else _damaged(state, bounds)
     return LogGaps(_merged(state, bounds), lost, damaged, incomplete, code)
 
 
@@ -186,21 +190,45 @@ def _before_lost(state: PartitionState, bounds: SegmentBounds) -> IntArray:
 def _damaged(state: PartitionState, bounds: SegmentBounds) -> Gaps:
     rows = observations_of(state.log.observations, Observed.AROUND_DAMAGE)
     rows = rows.take(np.argsort(log_positions(rows), kind="stable"))
+    parts = [_in_the_log(state, rows, int(bounds.base[0]) - 1), _at_ends(state, bounds)]
+    before, after = (np.concatenate(offsets) for offsets in zip(*parts, strict=True))
+    order = np.argsort(before, kind="stable")
+    return Gaps(before[order], np.maximum.accumulate(after[order]))
+
+
+def _in_the_log(state: PartitionState, rows: ObservationArray, start: int) -> Gaps:
+    """Return the ranges from the readable batch before damage to the one after it.
+
+    Args:
+        state: the partition.
+        rows: the batches after damage and the damaged ones, in log order, as far as they are listed.
+        start: the offset before the first segment.
+    """
     damaged = log_positions(observations_of(state.log.observations, Observed.BATCH_CRC_MISMATCH))
-    is_damaged = np.isin(log_positions(rows), damaged)
-    # Nothing in a damaged batch is certain, so what is missing begins after the readable one before it.
-    follows_damaged = np.append(False, is_damaged)[: len(rows)]
-    readable = np.maximum.accumulate(np.where(follows_damaged, 0, np.arange(len(rows))))
-    before, after = rows["amount"][readable], np.where(is_damaged, NEVER, rows["first_offset"])
-    is_range = ~is_damaged | (np.arange(len(rows)) == len(rows) - 1)
+    positions, ends, first = log_positions(rows), rows["amount"].copy(), state.log.first
+    is_damaged, is_cut = np.isin(positions, damaged), rows["count"] > 1
+    if not first.crc_valid.all():
+        ends[:1] = start
+    # Nothing in a damaged batch is certain, so what is missing begins after the readable one before it. If a part of
+    # the log has too many of them, those that follow a listed one are not known.
+    follows_damaged = np.append(False, is_damaged & ~is_cut)[: len(rows)]
+    before = ends[np.maximum.accumulate(np.where(follows_damaged, 0, np.arange(len(rows))))]
+    is_end = positions == int(state.log.last.segment[0]) << 40 | int(state.log.last.position[0])
+    is_range = ~is_damaged | is_end
+    ranges = before[is_range], np.where(is_damaged, NEVER, rows["first_offset"])[is_range]
+    if first.crc_valid.all() and first.position[0] > 0:
+        return Gaps(np.append(start, ranges[0]), np.append(first.base_offset[0], ranges[1]))
+    is_alone = not first.crc_valid.all() and not len(rows)
+    return Gaps(np.array([start], "i8"), np.array([NEVER], "i8")) if is_alone else Gaps(*ranges)
+
+
+def _at_ends(state: PartitionState, bounds: SegmentBounds) -> Gaps:
+    """Return the ranges of damage up to the end of a segment that is not the last one."""
     last = len(bounds.base) - 1
-    at_ends = [
+    damaged = {
         segment
         for segment, row in state.log.damage
         if row.inside_batch is None and row.next_good_position is None and segment < last
-    ]
-    ends = np.array(sorted(set(at_ends)), "i8")
-    before = np.concatenate([before[is_range], bounds.reached[ends]])
-    after = np.concatenate([after[is_range], bounds.first[ends + 1]])
-    order = np.argsort(before, kind="stable")
-    return Gaps(before[order], np.maximum.accumulate(after[order]))
+    }
+    ends = np.array(sorted(damaged), "i8")
+    return Gaps(bounds.reached[ends], bounds.first[ends + 1])

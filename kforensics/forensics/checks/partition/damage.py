@@ -25,7 +25,7 @@ from kforensics.forensics.core.observations import (
 )
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.damage_codes import code_of
+from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.forensics.partition.damage_times import DamageTimes, around_damage, position_after
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -80,8 +80,6 @@ CODES = by_name(
     ),
 )
 
-# Reasons that concern a whole batch; other reasons inside a batch concern its records.
-BATCH_REASONS = ("crc", "magic", "truncated")
 COPIED_DURING_WRITE = "copied while the broker was writing"
 CRASHED_DURING_WRITE = f"crash during a write, or {COPIED_DURING_WRITE}"
 
@@ -98,7 +96,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield a finding for each range of the log that is not a batch, and for each batch that fails its checksum."""
     by_code: dict[str, list[tuple[int, Damage]]] = {}
     for segment, row in state.log.damage:
-        if row.inside_batch is None or row.reason in BATCH_REASONS:
+        if is_reported(row):
             by_code.setdefault(code_of(row), []).append((segment, row))
     if not by_code:
         return

@@ -96,23 +96,19 @@ def _stuck_at(state: PartitionState, blocked: BlockedTransactions) -> Iterator[F
     idle_time, _ = idle_times(state, blocking_transaction)
     if idle_time[0] > state.rules.late_ms:
         is_sure = is_surely_idle(state, blocking_transaction, state.rules.late_ms)
-        from kforensics.forensics.partition.damaged_markers import precedes_damage  # only stuck partitions need it
-
-        more = {
-            "begin": begin_times(state, blocking_transaction),
-            "may_have_ended": precedes_damage(state, blocking_transaction),
-        }
-        yield from first_n(blocking_transaction, partial(_stuck, state, blocked, is_sure), **more)
+        begin = begin_times(state, blocking_transaction)
+        yield from first_n(blocking_transaction, partial(_stuck, state, blocked, is_sure), begin=begin)
 
 
 def _stuck(state: PartitionState, blocked: BlockedTransactions, is_sure: bool, row: Row) -> Finding:
     hidden = state.log_end_offset - blocked.offset
+    may_have_ended = state.log_gaps.between(row["last_offset"], state.log_end_offset).cause is not None
     return state.finding(
         CODES["lso-stuck"],
         f"LSO stuck at {blocked.offset} (log end {state.log_end_offset}, {format_count(hidden, 'offset')} hidden) "
         f"since {format_time(row['begin'])}: open transaction of producer {row['producer_id']}, epoch "
         f"{row['producer_epoch']}, first offset {row['first_offset']}; {blocked}.",
-        severity=None if is_sure and not row["may_have_ended"] else Severity.WARNING,
+        severity=None if is_sure and not may_have_ended else Severity.WARNING,
         offsets=(row["first_offset"], state.log_end_offset - 1),
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
@@ -127,7 +123,7 @@ def _stuck(state: PartitionState, blocked: BlockedTransactions, is_sure: bool, r
         benign=(
             f"high watermark stuck instead: {_watermark(state, blocked)}",
             f"idle partition: {'yes, nothing else is blocked' if _is_alone(state, blocked, row) else 'no'}",
-            f"damaged, or ended in damaged bytes or a lost segment: {'possible' if row['may_have_ended'] else 'no'}",
+            f"damaged, or ended in damaged bytes or a lost segment: {'possible' if may_have_ended else 'no'}",
             *(() if is_sure else (UNCONFIRMED,)),
         ),
         cause="txn-late",

@@ -265,7 +265,7 @@ def _duplicate(state: PartitionState, row: Row) -> Finding:
 
 
 def _regressed(state: PartitionState, row: Row) -> Finding:
-    damage = state.log_gaps.between(row["previous_offset"], row["first_offset"]).damage
+    damage = state.log_gaps.damage_at(row["previous_offset"], row["first_offset"])
     return state.finding(
         CODES["marker-epoch-regressed"],
         f"The marker of producer {row['producer_id']} at offset {row['first_offset']} has epoch "

@@ -165,7 +165,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
 
 
 def _regressed(state: PartitionState, row: Row) -> Finding:
-    damage = state.log_gaps.between(row["previous_offset"], row["first_offset"]).damage
+    damage = state.log_gaps.damage_at(row["previous_offset"], row["first_offset"])
     return state.finding(
         CODES["epoch-regressed"],
         f"Producer {row['producer_id']} wrote {format_offsets(row['first_offset'], row['last_offset'])} with epoch "
@@ -182,6 +182,8 @@ def _bumps(state: PartitionState) -> Iterator[Finding]:
     bumps = anomalies_of(state, Anomaly.EPOCH_BUMP_NONZERO_SEQ)
     # If offsets are missing too, so are the first batches of the epoch.
     bumps = bumps.compress((bumps["first_offset"] >= state.first_uncompacted_offset) & (bumps["offset_gap"] == 0))
+    damaged = state.log_gaps.damaged
+    bumps = bumps.compress(~(damaged.have(bumps["first_offset"]) | damaged.have(bumps["previous_offset"])))
     more = {"expired": is_expired(state, bumps), "cause": _regression_before(state, bumps)}
     yield from first_n(bumps, partial(_bump, state), **more)
 

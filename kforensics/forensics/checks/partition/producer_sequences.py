@@ -133,6 +133,8 @@ def _uncompacted(state: PartitionState, kind: Anomaly) -> AnomalyArray:
     """Return the anomalies of a kind that no cleaner explains, without those of damaged batches."""
     anomalies, damaged = anomalies_of(state, kind), state.log_gaps.damaged
     is_damaged = damaged.have(anomalies["first_offset"]) | damaged.have(anomalies["previous_offset"])
+    if len(damaged.after):  # only a damaged batch ends after the one that follows it
+        is_damaged |= anomalies["previous_offset"] >= anomalies["first_offset"]
     return anomalies.compress((anomalies["first_offset"] >= state.first_uncompacted_offset) & ~is_damaged)
 
 
@@ -153,8 +155,10 @@ def _follow_incomplete_marker(state: PartitionState, gaps: AnomalyArray) -> Bool
     """
     markers = markers_before(state, gaps["producer_id"], gaps["first_offset"])
     offsets, uncompacted = markers["marker_offset"], state.first_uncompacted_offset
-    gaps_of_log, start = state.log_gaps, state.partition.first_offset
-    is_incomplete = start < uncompacted or start > 0 or len(gaps_of_log.damaged.after) + len(gaps_of_log.lost.after) > 0
+    start, lost, damaged = state.partition.first_offset, state.log_gaps.lost, state.log_gaps.damaged
+    lacks_before = lost.are_between(np.zeros_like(offsets) - 1, offsets)
+    lacks_before |= damaged.are_between(np.zeros_like(offsets) - 1, offsets)
+    is_incomplete = (start < uncompacted or start > 0) | lacks_before
     has_no_data = (markers["data_epoch"] == NOTHING) & is_incomplete
     follows: BoolArray = (offsets == gaps["previous_offset"]) & ((offsets < uncompacted) | has_no_data)
     return follows

@@ -121,6 +121,7 @@ LEAST_IDLE_MS = 5_000
 # A broker looks for expired producers every ten minutes (producer.id.expiration.check.interval.ms).
 EXPIRY_CHECK_MS = 600_000
 MINOR = ("last_timestamp", "coordinator_epoch")
+ORDER = ("producer_epoch", "last_offset")
 FIELD_NAMES = {
     "producer_epoch": "epoch",
     "last_sequence": "last sequence",
@@ -240,7 +241,7 @@ class _ComparedSnapshot:
             f"The snapshot at offset {self._offset} {message}.",
             severity=min(worst, Severity.WARNING) if self._is_lossy else worst,
             offsets=(self._offset, self._offset),
-            producer=(row["producer_id"], _epoch(row)),
+            producer=(row["producer_id"], row.get("producer_epoch", row.get("stored_producer_epoch"))),
             evidence=_evidence(row) | self._settings(code),
             exactness=Exactness.APPROXIMATE if self._is_lossy else Exactness.EXACT,
             benign=(*benign, f"batches lost from the log: {'possible' if self._is_lossy else 'no'}"),
@@ -303,7 +304,10 @@ class _ComparedSnapshot:
         message = f"has {stored} of producer {row['producer_id']}, but the log has {expected}"
         if not self._may_have_expired(row["idle_before_marker"]):
             finding = self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
-            return self._unless_lost(row["expected_last_offset"], finding)
+            in_file, in_log = ([row[f"{side}_{name}"] for name in ORDER] for side in ("stored", "expected"))
+            is_damaged = self._state.log_gaps.damage_at(row["expected_last_offset"]) is not None
+            # What is lost or damaged later cannot explain a snapshot that is older than the log.
+            return self._unless_lost(in_log[1], finding) if in_file > in_log or is_damaged else finding
         idle = format_duration(row["idle_before_marker"])
         message += f": it only knows its last marker, before which the producer was idle for {idle}"
         finding = self._finding(code, message, row, (CLEANED, LOADED, SHORTER_EXPIRY), Severity.INFO)
@@ -367,11 +371,6 @@ def _is_lossy(state: PartitionState, offset: int) -> bool:
         for segment, row in state.log.damage
     )
     return is_damaged or (state.log.offset_gaps > 0 and not cleaned_below(state))
-
-
-def _epoch(row: Row) -> int:
-    epoch: int = row["producer_epoch"] if "producer_epoch" in row else row["stored_producer_epoch"]
-    return epoch
 
 
 def _evidence(row: Row) -> dict[str, object]:

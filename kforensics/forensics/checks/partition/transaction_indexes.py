@@ -176,7 +176,7 @@ def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
     hides_later = is_too_large and row["hides_later"]
     # The transaction that is open at the expected offset may have ended in the segment that the copy lacks.
     lacking = state.log_gaps.between(min(row["leader"], row["last_stable_offset"]), row["last_offset"])
-    is_excused = lacking.lost or (is_too_large and lacking.merged)
+    is_excused = lacking.cause is not None or (is_too_large and lacking.merged)
     worst = Severity.CRITICAL if hides_later else Severity.WARNING if is_too_large else None
     and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""
     finding = state.finding(

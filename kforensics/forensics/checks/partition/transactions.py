@@ -269,7 +269,7 @@ def _after_marker(state: PartitionState) -> Iterator[RowPart]:
 
 def _late_write(state: PartitionState, row: Row) -> Finding:
     is_open = row["outcome"] == TransactionOutcome.OPEN
-    damage = state.log_gaps.between(row["before"], row["first_offset"]).damage
+    damage = state.log_gaps.damage_at(row["before"], row["first_offset"])
     outcome = "It is still open" if is_open else f"The marker at offset {row['marker_offset']} ended it"
     return state.finding(
         CODES["txn-write-after-marker"],
