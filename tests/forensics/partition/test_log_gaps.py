@@ -138,3 +138,9 @@ def test_damage_after_a_marker_without_data_does_not_explain_the_sequences_after
     else:
         damage(folder, later, base=200)
     assert found(folder)["seq-gap"][0] == "error"
+
+
+def test_a_damaged_batch_with_a_wrong_offset_does_not_reach_into_the_next_segment(tmp_path: Path) -> None:
+    folder = forge(tmp_path, {0: "plain @0-4; plain @5-9", 10: "plain @10-14", 15: "plain @15"})
+    damage(folder, 5, last_offset_delta=40)
+    assert found(folder)["segment-overlap"] == ("warning", "batch-crc-mismatch")

@@ -16,7 +16,7 @@ from kforensics.forensics.core.commands import REBUILD
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.partition.damage_codes import code_of
+from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.forensics.partition.log_gaps import SegmentBounds
 from kforensics.forensics.partition.log_summary import EPOCH_MAGIC
 from kforensics.forensics.partition.partition_files import DELETED, LOG_START
@@ -123,7 +123,8 @@ def _overlap(state: PartitionState, bounds: SegmentBounds, segment: int) -> Find
     unfinished = [file for file in state.other_logs(*UNFINISHED) if (file.base_offset or 0) <= base]
     outcome = f"likely, {format_count(len(unfinished), 'file')} left" if unfinished else "ruled out, no file left"
     replaced = _may_be_of_two_cleanings(state, base)
-    is_explained = bool(unfinished) or replaced
+    damage = _damage_in(state, segment)
+    is_explained = bool(unfinished) or replaced or damage is not None
     return state.finding(
         CODES["segment-overlap"],
         f"The segment ends at offset {highest}, but the next one starts at offset {base}.",
@@ -136,8 +137,16 @@ def _overlap(state: PartitionState, bounds: SegmentBounds, segment: int) -> Find
             f"interrupted cleaning or segment split: {outcome}",
             "copied while the cleaner of the running broker replaced segments: "
             + ("likely, compacted here" if replaced else "ruled out"),
+            *(() if damage is None else ("damaged batch in the segment, with a wrong offset: possible",)),
         ),
+        cause=damage,
     )
+
+
+def _damage_in(state: PartitionState, segment: int) -> str | None:
+    """Return the code of the finding about a damaged batch in a segment, None if it has none."""
+    rows = (row for number, row in state.log.damage if number == segment and row.inside_batch is not None)
+    return next((code_of(row) for row in rows if is_reported(row)), None)
 
 
 def _superseded(state: PartitionState, bounds: SegmentBounds, file: FoundFile) -> Finding:
