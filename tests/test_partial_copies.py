@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 import kforensics
-from tests.command import SAMPLES
+from tests.command import SAMPLES, run
 from tests.forensics.forge import forge
 
 SERIOUS = ("error", "critical")
@@ -67,6 +68,34 @@ def test_what_follows_from_a_segment_that_is_cut_off_is_no_verdict_of_its_own(fo
             shutil.copy2(checkpoint, copy.parent)
         (copy / segment.name).write_bytes(segment.read_bytes()[: segment.stat().st_size // 3])
         assert serious(copy) - before <= ALLOWED, segment.name
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "damaged"])
+@pytest.mark.parametrize("name", ["transactions-v2/broker-1/segments-0", "state-lost-after-crash/broker-1/open-0"])
+def test_all_commands_say_the_same_of_what_is_left(name: str, tmp_path: Path, *, is_lost: bool) -> None:
+    segments = sorted((SAMPLES / name).glob("*.log"))
+    for segment in segments[1:-1] if is_lost else segments:
+        copy = tmp_path / segment.stem / Path(name).name
+        shutil.copytree(SAMPLES / name, copy)
+        if is_lost:
+            (copy / segment.name).unlink()
+        else:
+            damaged = bytearray(segment.read_bytes())
+            start = len(damaged) // 3 + 20
+            damaged[start : start + 30] = bytes(30)
+            (copy / segment.name).write_bytes(damaged)
+        audited = findings_of("audit", copy)
+        for command in ("lso", "transactions", "producers", "duplicates", "verify"):
+            for finding, verdict in findings_of(command, copy).items():
+                assert audited.get(finding, verdict) == verdict, (segment.name, command)
+
+
+def findings_of(command: str, path: Path) -> dict[tuple[object, ...], tuple[str, str | None]]:
+    """Return severity and cause of the findings of a command, by what they are about."""
+    words = (command, "--quiet", "--no-config", "--as-of", AS_OF, "--format", "json", path)
+    rows = json.loads(run(*words).text)["tables"]["findings"]
+    about = ("code", "topic", "partition", "path", "first_offset")
+    return {tuple(row[name] for name in about): (row["severity"], row["cause"]) for row in rows}
 
 
 # A cleaner has been in the first segment: offsets are missing inside it. It has also removed the data of a transaction

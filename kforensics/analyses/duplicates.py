@@ -32,6 +32,7 @@ from kforensics.forensics.duplicates.partition_duplicates import (
     partition_duplicate_rows,
 )
 from kforensics.forensics.duplicates.topic_search import CrossPartitionState, SearchedPartition
+from kforensics.forensics.partition.log_summary import DAMAGE, Collector
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import StructArray
@@ -97,6 +98,7 @@ class DuplicatesQuestion(Question[DuplicatesAnswer]):
     memory: int = DEFAULT_MEMORY
     internal: bool = False
     has_findings: ClassVar[bool] = True
+    collectors: ClassVar[tuple[Collector, ...]] = (DAMAGE,)
     table: str = field(default="duplicates", init=False)
     replicas: SearchedReplicas = ASKED
 

@@ -12,13 +12,13 @@ from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
 from kforensics.forensics.core.findings import Finding
-from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.log_summary import DAMAGE, Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import StableOffset, stable_offset
 
 # An empty marker batch may be the reason why a transaction stays open.
-BLOCKING_COLLECTORS: tuple[Collector, ...] = (marker_batches.COLLECTOR,)
+BLOCKING_COLLECTORS: tuple[Collector, ...] = (marker_batches.COLLECTOR, DAMAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

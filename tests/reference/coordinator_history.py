@@ -243,7 +243,7 @@ class _Reading:
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown,
             topic_id=state.partition.topic_id,
-            lacking=tuple(self._lacking(state)) if state.may_be_cleaned_in_copy else (),
+            lacking=(*self._lacking(state), *_lost_or_damaged(state)),
         )
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:
@@ -255,6 +255,11 @@ class _Reading:
                 ids = [one.transactional_id for one in of_segment if one.transactional_id is not None]
                 if len(set(ids)) < len(ids):
                     yield LackingSpan(earlier[-1].offset, earlier[-1].time, later[0].time)
+
+
+def _lost_or_damaged(state: PartitionState) -> Iterator[LackingSpan]:
+    for ranges in (state.log_gaps.lost, state.log_gaps.damaged):
+        yield from (LackingSpan(int(before), 0, NEVER) for before in ranges.before)
 
 
 def _backwards(track: IdTrack, record: StateRecord) -> StateIssueKind | None:

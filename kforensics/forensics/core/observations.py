@@ -7,7 +7,7 @@ known, the check decides which observations become findings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
+from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import IntArray, StructArray
 
@@ -23,7 +25,9 @@ __all__ = [
     "OBSERVATION",
     "ObservationSum",
     "Observed",
+    "around_damage",
     "batches",
+    "failed_checksums",
     "first_observations",
     "log_positions",
     "merge_observations",
@@ -166,6 +170,25 @@ def log_positions(observations: ObservationArray) -> IntArray:
     """Return one number for segment and position of each observation, ascending in log order."""
     positions: IntArray = observations["segment"].astype("i8") << 40 | observations["position"]
     return positions
+
+
+def around_damage(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
+    """Yield the batches after damage, and those that are damaged, with the batch before each.
+
+    ``previous`` is the time of that one, unknown if it is damaged, too, and ``amount`` its last offset.
+    """
+    is_same = before.segment == after.segment
+    is_apart = after.position != np.where(is_same, before.position + before.size, 0)
+    is_around = is_apart | ~before.crc_valid | ~after.crc_valid
+    if is_around.any():
+        times = np.where(before.crc_valid, before.max_timestamp, NO_TIME)
+        yield first_observations(Observed.AROUND_DAMAGE, after, is_around, amount=before.last_offset, previous=times)
+
+
+def failed_checksums(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
+    """Yield the batches whose checksum fails."""
+    if not batches.crc_valid.all():
+        yield first_observations(Observed.BATCH_CRC_MISMATCH, batches, ~batches.crc_valid)
 
 
 def observation_of_all(kind: Observed, chunk: BatchColumns, matches: Any, *, amount: Any = 0) -> ObservationArray:

@@ -11,15 +11,12 @@ import numpy as np
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_time
 from kforensics.forensics.core.observations import (
-    ObservationArray,
     Observed,
-    first_observations,
     log_positions,
     observations_of,
 )
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import APPENDED, WRITTEN, time_of
-from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.files.log_names import base_offset_of
@@ -29,7 +26,6 @@ from kforensics.parsers.format.rows import Damage
 __all__ = [
     "DamageTimes",
     "TimeSpan",
-    "around_damage",
     "clock_of",
     "position_after",
     "with_times_of_segments",
@@ -42,19 +38,6 @@ STATED = (APPENDED, WRITTEN, "since_ms", "silent_ms", "lasts_ms", "lagged_ms")
 def position_after(segment: int, row: Damage) -> int:
     """Return the log position of the batch that follows damage between batches, as :func:`log_positions` does."""
     return (segment + 1) << 40 if row.next_good_position is None else segment << 40 | row.next_good_position
-
-
-def around_damage(before: BatchColumns, after: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
-    """Yield the batches after damage, and those that are damaged, with the batch before each.
-
-    ``previous`` is the time of that one, unknown if it is damaged, too, and ``amount`` its last offset.
-    """
-    is_same = before.segment == after.segment
-    is_apart = after.position != np.where(is_same, before.position + before.size, 0)
-    is_around = is_apart | ~before.crc_valid | ~after.crc_valid
-    if is_around.any():
-        times = np.where(before.crc_valid, before.max_timestamp, NO_TIME)
-        yield first_observations(Observed.AROUND_DAMAGE, after, is_around, amount=before.last_offset, previous=times)
 
 
 def clock_of(state: PartitionState) -> str:

@@ -12,7 +12,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.core.observations import OBSERVATION, ObservationArray, merge_observations
+from kforensics.forensics.core.observations import (
+    OBSERVATION,
+    ObservationArray,
+    around_damage,
+    failed_checksums,
+    merge_observations,
+)
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import Portable
 from kforensics.forensics.core.rules import Rules
@@ -26,7 +32,7 @@ from kforensics.parsers.columns.batch_columns import EMPTY_CONTROL_BATCH, NO_CON
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 from kforensics.parsers.format.rows import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, Damage
 
-__all__ = ["Collector", "LogSummary", "goes_back", "log_summary", "merged_logs"]
+__all__ = ["DAMAGE", "Collector", "LogSummary", "goes_back", "log_summary", "merged_logs"]
 
 SEGMENT_SUMMARY = np.dtype(
     [
@@ -78,6 +84,10 @@ class Collector:
     batches: Callable[[BatchColumns, Rules], Iterable[ObservationArray]] | None = None
     neighbors: Callable[[BatchColumns, BatchColumns, Rules], Iterable[ObservationArray]] | None = None
     markers: Callable[[BatchColumns, BatchColumns, Rules], Iterable[ObservationArray]] | None = None
+
+
+# What damage explains is not a finding of its own, so every question that evaluates transactions or sequences needs it.
+DAMAGE = Collector(batches=failed_checksums, neighbors=around_damage)
 
 
 @dataclass(frozen=True, slots=True)

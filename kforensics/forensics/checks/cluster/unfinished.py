@@ -128,7 +128,7 @@ def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
 
 def _in_lacking_segment(row: Row) -> str:
     is_likely = "no" if row["is_current"] else "likely"
-    return f"its end in a segment that the copy lacks, because the cleaner merged it meanwhile: {is_likely}"
+    return f"its end in records that are damaged, lost, or in a segment that the cleaner merged meanwhile: {is_likely}"
 
 
 def _without_marker(cluster: Cluster, row: Row) -> list[str]:

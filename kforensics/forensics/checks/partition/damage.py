@@ -19,17 +19,14 @@ from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.core.observations import (
     ObservationArray,
     Observed,
-    first_observations,
     log_positions,
     observations_of,
 )
 from kforensics.forensics.core.reporting import first_findings
-from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
-from kforensics.forensics.partition.damage_times import DamageTimes, around_damage, position_after
-from kforensics.forensics.partition.log_summary import Collector
+from kforensics.forensics.partition.damage_times import DamageTimes, position_after
+from kforensics.forensics.partition.log_summary import DAMAGE
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.rows import Damage
 
@@ -84,12 +81,7 @@ COPIED_DURING_WRITE = "copied while the broker was writing"
 CRASHED_DURING_WRITE = f"crash during a write, or {COPIED_DURING_WRITE}"
 
 
-def _failed_checksums(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
-    if not batches.crc_valid.all():
-        yield first_observations(Observed.BATCH_CRC_MISMATCH, batches, ~batches.crc_valid)
-
-
-COLLECTOR = Collector(batches=_failed_checksums, neighbors=around_damage)
+COLLECTOR = DAMAGE
 
 
 def findings(state: PartitionState) -> Iterator[Finding]:

@@ -119,15 +119,16 @@ class PartitionSets:
 
 
 class LackingSpan(NamedTuple):
-    """Records that the copy of a coordinator's log likely lacks: its cleaner merged segments while they were copied.
+    """Records that the copy of a coordinator's log likely lacks.
 
-    The segment before them is as it was written, and so was what followed. A follower that fetched from a leader whose
-    cleaner was faster may have such a gap, too.
+    They are lost or damaged, or its cleaner merged segments while they were copied: then the segment before them is as
+    it was written, and so was what followed. A follower that fetched from a leader whose cleaner was faster may have
+    such a gap, too.
 
     Attributes:
         offset: offset of the last record before them.
-        begin: time of that record, in ms.
-        end: time of the first record after them.
+        begin: time of that record, in ms; 0 if they are lost or damaged.
+        end: time of the first record after them; NEVER if they are lost or damaged.
     """
 
     offset: int

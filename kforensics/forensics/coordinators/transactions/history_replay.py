@@ -6,7 +6,7 @@ What is kept between chunks grows with the number of ids and transactions, not w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -280,8 +280,14 @@ class _Replay:
             kept_until=state.kept_until(self._last_record_time),
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
-            lacking=tuple(self._merged_segments.spans),
+            lacking=(*self._merged_segments.spans, *_lost_or_damaged(state)),
         )
+
+
+def _lost_or_damaged(state: PartitionState) -> Iterator[LackingSpan]:
+    """Yield the records that are lost or damaged; of any of them the time is not known."""
+    for ranges in (state.log_gaps.lost, state.log_gaps.damaged):
+        yield from (LackingSpan(offset, 0, NEVER) for offset in ranges.before.tolist())
 
 
 def _renumbered(errors: dict[int, str | None], with_id: IntArray) -> dict[int, str | None]:

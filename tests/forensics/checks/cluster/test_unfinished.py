@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import kforensics
 from kforensics.forensics.core.broker_settings import ABORT_SCAN, GIVEN, Setting
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.forge import forge, keep_times
+from tests.forensics.forge import file_of, forge, keep_times, patch
 
 FIRES = {
     "txnlog-prepare-stuck": "test_an_end_that_is_not_everywhere",
@@ -98,6 +99,21 @@ def test_the_end_may_be_in_a_segment_that_a_cleaner_merged_during_the_copy(
     found = codes_in(cluster_under(tmp_path, as_of_ms=NOW + 2 * MAX))
     code = "txnlog-ongoing-overdue" if state == "Ongoing" else "txnlog-prepare-stuck"
     assert found[code] == severity
+
+
+@pytest.mark.parametrize(
+    ("damaged", "severity"), [(2, "warning"), (0, "critical")], ids=["after its last record", "before it"]
+)
+def test_the_end_may_be_in_a_damaged_record(damaged: int, severity: str, tmp_path: Path) -> None:
+    """Of a coordinator of 4.4.0: a bit of the record with the state Complete was flipped."""
+    log = f"b Empty 9 0 t 0; a PrepareAbort 1 0 {{t-0}} t 100; a CompleteAbort 1 0 t 110; b Empty 9 1 t {2 * MAX}"
+    if damaged == 0:
+        log = f"b Empty 9 0 t 0; a PrepareAbort 1 0 {{t-0}} t 100; b Empty 9 1 t {2 * MAX}"
+    folder = forge_coordinator(tmp_path, log)
+    patch(file_of(folder), damaged, fix_crc=False, crc=1)
+    keep_times(tmp_path, NOW + 2 * MAX, NOW + 2 * MAX)
+    findings = kforensics.audit(str(tmp_path), processes=1, as_of=NOW + 2 * MAX).findings.to_pylist()
+    assert [row["severity"] for row in findings if row["code"] == "txnlog-prepare-stuck"] == [severity]
 
 
 @pytest.mark.parametrize(("taken", "code"), [(125_100, None), (125_101, "txnlog-ongoing-overdue")])
