@@ -195,6 +195,7 @@ class LocalSpark:
         self._stages = stages
         self.conf, self.sparkContext = {"spark.master": "local"}, self
         self.defaultParallelism = 2
+        self.environment: dict[str, str] = {}
 
     def accumulator(self, value: int) -> LocalSum:
         """Return a new accumulator."""
