@@ -184,11 +184,10 @@ def _cleaned_to(partition: Partition, log: LogSummary) -> int:
 
     In a copy of a running broker the checkpoint of the cleaner may be older than the log.
     """
-    is_lossy = bool(log.damage)
     dirty = partition.checkpoint(CLEANER)
-    if dirty is None and (is_lossy or CLEANER in partition.log_dir.checkpoints):
+    if dirty is None and (log.damage or CLEANER in partition.log_dir.checkpoints):
         return 0
-    return max(dirty or 0, 0 if is_lossy else log.cleaned_to + 1)
+    return max(dirty or 0, 0 if log.damage else log.cleaned_to + 1)
 
 
 def _has_ended_elsewhere(partition: Partition, rows: TransactionArray) -> BoolArray:

@@ -159,7 +159,7 @@ def log_gaps(state: PartitionState) -> LogGaps:
     """
     if not state.partition.segments:
         return LogGaps(NOWHERE, NOWHERE, NOWHERE, np.empty(0, "i8"))
-    bounds = SegmentBounds.of(state)
+    bounds = state.segment_bounds
     incomplete = _before_lost(state, bounds)
     lost = Gaps(bounds.reached[incomplete], bounds.base[incomplete + 1])
     code = next((code_of(row) for _, row in state.log.damage if is_reported(row)), None)

@@ -148,6 +148,11 @@ class LogSummary(Portable):
         return self.timestamp_types == APPEND_TIMES_ONLY
 
     @property
+    def has_old_format(self) -> bool:
+        """Whether it begins or ends with message format 0 or 1."""
+        return self.ends_in_old_format or bool((self.first.magic < EPOCH_MAGIC).any())
+
+    @property
     def has_damaged_batches(self) -> bool:
         """Whether there is damage inside a batch, whose records cannot all be read."""
         return any(damage.inside_batch is not None for _, damage in self.damage)
@@ -164,7 +169,7 @@ class LogSummary(Portable):
         if not self.batches:
             return last_base
         end = int(self.last.last_offset[0]) + 1
-        if int(self.first.magic[0]) < EPOCH_MAGIC or self.ends_in_old_format:
+        if self.has_old_format:
             return max(end, last_base)
         begins, reached = self.segments["first_offset"], self.segments["highest_offset"]
         after_gaps = begins[1:][begins[1:] > reached[:-1] + 1]

@@ -37,7 +37,7 @@ from kforensics.parsers.files.source import file_name
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
-    from kforensics.forensics.partition.log_gaps import LogGaps
+    from kforensics.forensics.partition.log_gaps import LogGaps, SegmentBounds
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
 __all__ = ["CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
@@ -223,6 +223,13 @@ class PartitionState:
     def other_logs(self, *states: str) -> Iterator[FoundFile]:
         """Yield the ``.log`` files in some of the states that files may have beside LIVE."""
         return logs_in(self.partition, *states)
+
+    @cached_property
+    def segment_bounds(self) -> SegmentBounds:
+        """The offsets of the segments, at least one."""
+        from kforensics.forensics.partition.log_gaps import SegmentBounds  # not every question asks for them
+
+        return SegmentBounds.of(self)
 
     @cached_property
     def log_gaps(self) -> LogGaps:

@@ -232,6 +232,18 @@ def anomalies_of(state: PartitionState, *kinds: Anomaly) -> AnomalyArray:
     return anomalies.compress(np.isin(anomalies["kind"], kinds)) if len(anomalies) else anomalies
 
 
+def sound_anomalies(state: PartitionState, kind: Anomaly) -> AnomalyArray:
+    """Return the anomalies of a kind that no cleaner explains, without those of damaged batches, in log order."""
+    anomalies = anomalies_of(state, kind)
+    if not len(anomalies):
+        return anomalies
+    damaged = state.log_gaps.damaged
+    is_damaged = damaged.have(anomalies["first_offset"]) | damaged.have(anomalies["previous_offset"])
+    if len(damaged.after):  # only a damaged batch ends after the one that follows it
+        is_damaged |= anomalies["previous_offset"] >= anomalies["first_offset"]
+    return anomalies.compress((anomalies["first_offset"] >= state.first_uncompacted_offset) & ~is_damaged)
+
+
 def is_expired(state: PartitionState, anomalies: AnomalyArray) -> BoolArray:
     """Return whether the producer must have expired on the leader between an anomaly and the event before it.
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "first_checkpointed_epoch",
+    "has_index_between",
     "without_deleted",
     "without_earlier",
     "without_superseded",
@@ -126,9 +127,14 @@ def _first_with_snapshot(partition: Partition) -> int:
     first = max((number for number, base in enumerate(bases, 1) if base not in partition.snapshots), default=0)
     if partition.topic_id is None or first in (0, len(bases)) or not bases[first - 1]:
         return 0
-    missing = range(bases[first - 1] + 1, bases[first])
-    has_index = any(base in missing for base in (*partition.indexes, *partition.time_indexes))
-    return first if has_index and not any(offset in missing for offset in partition.snapshots) else 0
+    before, after = bases[first - 1], bases[first]
+    has_snapshot = any(before < offset < after for offset in partition.snapshots)
+    return first if has_index_between(partition, before, after) and not has_snapshot else 0
+
+
+def has_index_between(partition: Partition, before: int, after: int) -> bool:
+    """Return whether there is an index of a segment that is missing between two others, given their base offsets."""
+    return any(before < base < after for base in (*partition.indexes, *partition.time_indexes))
 
 
 def _follows_gap(partition: Partition, number: int) -> bool:

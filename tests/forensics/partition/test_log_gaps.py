@@ -83,26 +83,26 @@ def test_faults_after_very_many_damaged_batches_are_reported(tmp_path: Path, cou
     assert found(folder)["seq-gap"] == ("error", None)
 
 
+def stuck(folder: Path, log: dict[int, str], offset: int, *, lost: bool, **fields: int) -> tuple[str, str | None]:
+    """Return severity and cause of what an audit says of a stuck transaction; a segment is lost or a batch damaged."""
+    partition = forge(folder, log, log_append_time=True)
+    if lost:
+        file_of(partition, 6).unlink()
+    else:
+        damage(partition, offset, base=offset, **fields)
+    return found(partition)["lso-stuck"]
+
+
 @pytest.mark.parametrize("lost", [False, True], ids=["damaged", "lost"])
 def test_a_transaction_that_goes_on_after_the_damage_is_stuck(tmp_path: Path, *, lost: bool) -> None:
     log = {0: f"plain @0; {OPEN}", 6: "plain @6-9", 10: "plain @10", 11: "D 1 0 5-9 @11-15 T; plain @16-30"}
-    folder = forge(tmp_path, log, log_append_time=True)
-    if lost:
-        file_of(folder, 6).unlink()
-    else:
-        damage(folder, 10, base=10)
-    assert found(folder)["lso-stuck"] == ("critical", "txn-late")
+    assert stuck(tmp_path, log, 10, lost=lost) == ("critical", "txn-late")
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["damaged", "lost"])
 def test_a_transaction_that_may_have_ended_in_the_damage_is_no_error(tmp_path: Path, *, lost: bool) -> None:
     log = {0: f"plain @0; {OPEN}", 6: "M 1 0 A 3 @6; plain @7-9", 10: "plain @10", 11: "plain @11-30"}
-    folder = forge(tmp_path, log, log_append_time=True)
-    if lost:
-        file_of(folder, 6).unlink()
-    else:
-        damage(folder, 6, base=6, producer_id=3)
-    assert found(folder)["lso-stuck"] == ("warning", "txn-late")
+    assert stuck(tmp_path, log, 6, lost=lost, producer_id=3) == ("warning", "txn-late")
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from kforensics.forensics.partition.producer_history import (
     epochs_bumped_by_commits,
     is_expired,
     last_before,
+    sound_anomalies,
 )
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.format.array_types import TextArray
@@ -179,11 +180,9 @@ def _regressed(state: PartitionState, row: Row) -> Finding:
 
 
 def _bumps(state: PartitionState) -> Iterator[Finding]:
-    bumps = anomalies_of(state, Anomaly.EPOCH_BUMP_NONZERO_SEQ)
+    bumps = sound_anomalies(state, Anomaly.EPOCH_BUMP_NONZERO_SEQ)
     # If offsets are missing too, so are the first batches of the epoch.
-    bumps = bumps.compress((bumps["first_offset"] >= state.first_uncompacted_offset) & (bumps["offset_gap"] == 0))
-    damaged = state.log_gaps.damaged
-    bumps = bumps.compress(~(damaged.have(bumps["first_offset"]) | damaged.have(bumps["previous_offset"])))
+    bumps = bumps.compress(bumps["offset_gap"] == 0)
     more = {"expired": is_expired(state, bumps), "cause": _regression_before(state, bumps)}
     yield from first_n(bumps, partial(_bump, state), **more)
 

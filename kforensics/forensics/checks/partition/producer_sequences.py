@@ -28,6 +28,7 @@ from kforensics.forensics.partition.producer_history import (
     is_expired,
     last_before,
     markers_before,
+    sound_anomalies,
 )
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.array_types import BoolArray, Column, TextArray
@@ -120,26 +121,19 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     if not state.checks_sequences:
         return
     yield from _gaps(state)
-    yield from first_n(_uncompacted(state, Anomaly.SEQ_DUPLICATE_BATCH), partial(_duplicate, state))
-    overlaps = _uncompacted(state, Anomaly.SEQ_OVERLAP)
+    yield from first_n(sound_anomalies(state, Anomaly.SEQ_DUPLICATE_BATCH), partial(_duplicate, state))
+    overlaps = sound_anomalies(state, Anomaly.SEQ_OVERLAP)
     yield from first_n(overlaps, partial(_overlap, state), **_circumstances(state, overlaps))
     # In a compacted log the first available batch of a producer need not be its first one.
     if state.log.batches and state.first_uncompacted_offset <= int(state.log.first.base_offset[0]):
-        yield from first_n(_uncompacted(state, Anomaly.SEQ_FIRST_NONZERO), partial(_first, state))
-    yield from first_n(_uncompacted(state, Anomaly.SEQ_MISSING), partial(_missing, state))
-
-
-def _uncompacted(state: PartitionState, kind: Anomaly) -> AnomalyArray:
-    """Return the anomalies of a kind that no cleaner explains, without those of damaged batches."""
-    anomalies, damaged = anomalies_of(state, kind), state.log_gaps.damaged
-    is_damaged = damaged.have(anomalies["first_offset"]) | damaged.have(anomalies["previous_offset"])
-    if len(damaged.after):  # only a damaged batch ends after the one that follows it
-        is_damaged |= anomalies["previous_offset"] >= anomalies["first_offset"]
-    return anomalies.compress((anomalies["first_offset"] >= state.first_uncompacted_offset) & ~is_damaged)
+        yield from first_n(sound_anomalies(state, Anomaly.SEQ_FIRST_NONZERO), partial(_first, state))
+    yield from first_n(sound_anomalies(state, Anomaly.SEQ_MISSING), partial(_missing, state))
 
 
 def _gaps(state: PartitionState) -> Iterator[Finding]:
-    gaps = _uncompacted(state, Anomaly.SEQ_GAP)
+    gaps = sound_anomalies(state, Anomaly.SEQ_GAP)
+    if not len(gaps):
+        return
     # If offsets are missing too, so are the batches with these sequences. A damaged batch may be the producer's.
     is_damaged = state.log_gaps.damaged.are_between(gaps["previous_offset"], gaps["first_offset"])
     gaps = gaps.compress((gaps["offset_gap"] == 0) & ~is_damaged)

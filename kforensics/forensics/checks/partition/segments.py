@@ -18,10 +18,9 @@ from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.forensics.partition.log_gaps import SegmentBounds
-from kforensics.forensics.partition.log_summary import EPOCH_MAGIC
 from kforensics.forensics.partition.partition_files import DELETED, LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
-from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
+from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch, has_index_between
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
 
@@ -89,7 +88,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield segments that do not continue each other."""
     if not state.partition.segments:
         return
-    bounds = SegmentBounds.of(state)
+    bounds = state.segment_bounds
     renamed = np.flatnonzero(bounds.first < bounds.base).tolist()
     yield from first_findings((_base_mismatch(state, bounds, segment) for segment in renamed), len(renamed))
     overlapping = np.flatnonzero(bounds.highest[:-1] >= bounds.base[1:]).tolist()
@@ -179,7 +178,7 @@ def _deleted(state: PartitionState, file: FoundFile, start: int) -> Finding:
     is_running = not state.partition.log_dir.clean_shutdown
     # No consumer can read what is below the log start offset, and a broker deletes no segment above it.
     is_below_start = max(first_checkpointed_epoch(state.partition), _checkpointed_start(state)) >= start
-    was_deleting = _has_index_between(state, base, start)
+    was_deleting = has_index_between(state.partition, base, start)
     finding = state.finding(
         CODES["segment-missing"],
         f"Offsets are missing between {file_name(file.path)} and offset {start}, where the next segment starts: "
@@ -205,12 +204,6 @@ def _of_deletion(state: PartitionState, file: FoundFile, start: int) -> tuple[st
         return ("left in the folder by an earlier copy: likely, a broker deletes these segments before it stops",)
     sign = f"deleted by retention or DeleteRecords during the copy: likely, {_sign_of_deletion(state, file, start)}"
     return sign, "left in the folder by an earlier copy: possible"
-
-
-def _has_index_between(state: PartitionState, base: int, start: int) -> bool:
-    """Return whether there is an index of a segment that is missing between two others."""
-    indexes = (state.partition.indexes, state.partition.time_indexes)
-    return any(base < index < start for index in (*indexes[0], *indexes[1]))
 
 
 def _sign_of_deletion(state: PartitionState, file: FoundFile, start: int) -> str:
@@ -268,9 +261,8 @@ def _may_be_cleaned(state: PartitionState, bounds: SegmentBounds, segment: int) 
     """
     if state.knows_cleaner:
         return False
-    has_old_format = state.log.ends_in_old_format or bool(state.log.batches and state.log.first.magic[0] < EPOCH_MAGIC)
     missing = int(bounds.first[segment + 1]) - 1 - int(bounds.reached[segment])
-    return has_old_format or missing * FEW < int(bounds.highest[segment]) - int(bounds.base[segment])
+    return state.log.has_old_format or missing * FEW < int(bounds.highest[segment]) - int(bounds.base[segment])
 
 
 def _cleaner(state: PartitionState, compacted_by_leader: str | None, *, may_be_cleaned: bool) -> str:

@@ -275,7 +275,7 @@ class _ComparedSnapshot:
         benign = (CLEANED, LOADED, lacking.benign)
         if lacking.any:
             finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)
-            return self._unless_lost(first, replace(finding, exactness=Exactness.UNVERIFIABLE))
+            return replace(finding, exactness=Exactness.UNVERIFIABLE, cause=lacking.cause)
         if not (self._was_truncated_without_producers and self._has_ended(row)):
             return self._finding("snapshot-open-txn-mismatch", message, row, benign)
         truncated = "log truncated by a follower whose producers had expired: likely, and the transaction has ended"

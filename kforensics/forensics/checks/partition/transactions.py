@@ -203,7 +203,6 @@ def _mixed(state: PartitionState, row: Row) -> Finding:
         f"{row['highest_epoch']}, without a marker between them.",
         **place(row),
         evidence={"lowest_epoch": row["lowest_epoch"], "highest_epoch": row["highest_epoch"]},
-        cause=state.log_gaps.between(row["first_offset"], row["last_offset"]).cause,
         **_certainty(state, row["first_offset"], row["last_offset"]),
     )
 
@@ -216,8 +215,7 @@ def _absorbed(state: PartitionState, row: Row) -> Finding:
         f"{row['first_offset']}.",
         **place(row),
         evidence={"marker_offset": row["marker_offset"], "lowest_epoch": row["lowest_epoch"]},
-        cause="txn-epoch-mixed",
-        **_certainty(state, row["first_offset"], row["last_offset"]),
+        **(_certainty(state, row["first_offset"], row["last_offset"]) | {"cause": "txn-epoch-mixed"}),
     )
 
 
@@ -232,6 +230,7 @@ def _certainty(state: PartitionState, first: int, last: int) -> dict[str, Any]:
             f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
             lacking.benign,
         ),
+        "cause": lacking.cause,
     }
 
 
@@ -254,7 +253,7 @@ def _not_transactional(state: PartitionState, damaged: set[tuple[int, int | None
         severity=certainty["severity"],
         exactness=Exactness.APPROXIMATE if is_damaged else certainty["exactness"],
         benign=(*certainty["benign"], f"damaged attributes: {'yes, its checksum fails' if is_damaged else 'no'}"),
-        cause=state.log_gaps.between(row["previous_offset"], row["first_offset"]).cause,
+        cause=certainty["cause"],
     )
 
 
