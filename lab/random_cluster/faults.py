@@ -15,7 +15,7 @@ from lab.random_cluster.file_repairs import FileRepairs
 from lab.random_cluster.late_writes import LateWrites
 from lab.random_cluster.load import Log
 from lab.random_cluster.plan import Plan
-from lab.random_cluster.repairs import Repairs
+from lab.random_cluster.repairs import INTERNAL, Repairs
 
 _ELECTION_SECONDS = 25
 # ZooKeeper forgets a broker that was killed after its session has timed out.
@@ -68,7 +68,7 @@ class Faults:
             kinds += [(self._roll, 2), (self._prefer, 2), (self._unclean, 2), (self._reassign, 2)]
             kinds += [(self._replace_disk, 2), (self._restore_disk, 3)]
             kinds += [(self._repairs.grow, 1), (self._repairs.move, 4), (self._repairs.set, 2)]
-            kinds += [] if self._plan.early else [(self._repairs.throttle, 3)]
+            kinds += [] if self._plan.early else [(self._repairs.throttle, 3), (self._repairs.delete, 1)]
             kinds += [(self._repairs.decommission, 2)] if self._plan.kraft else []
         if self._plan.dynamic:
             kinds += [(self._repairs.replace_voter, 4)]
@@ -215,20 +215,27 @@ class Faults:
     def _unclean(self) -> None:
         """The follower is away while the leader writes; then the leader is away when the follower returns."""
         topics = self._driver_topics() or {}
-        if "unclean" not in topics:
+        pairs = [
+            (name, each)
+            for name in {"unclean", *INTERNAL} & topics.keys()
+            for each in topics[name]["partitions"]
+            if len(each["replicas"]) == 2 and each["leader"] >= 0
+        ]
+        if not pairs:
             return
-        each = self._chance.choice(topics["unclean"]["partitions"])
-        follower = next((number for number in each["replicas"] if number != each["leader"]), None)
-        if each["leader"] < 0 or follower is None:
-            return
-        self._log.note(f"FAULT unclean election of unclean-{each['partition']}: {each['leader']} -> {follower}")
+        topic, each = self._chance.choice(sorted(pairs, key=lambda pair: (pair[0], pair[1]["partition"])))
+        partition, leader = each["partition"], each["leader"]
+        follower = next(number for number in each["replicas"] if number != leader)
+        if topic != "unclean":
+            self._ask("alter_config", type="TOPIC", name=topic, configs={"unclean.leader.election.enable": "true"})
+        self._log.note(f"FAULT unclean election of {topic}-{partition}: {leader} -> {follower}")
         self._cluster.node(follower).kill()
         time.sleep(7)
-        self._cluster.node(each["leader"]).kill()
+        self._cluster.node(leader).kill()
         self.start(self._cluster.node(follower))
         time.sleep(3)
-        self._wait(lambda now: now["unclean"]["partitions"][each["partition"]]["leader"] == follower)
-        self.start(self._cluster.node(each["leader"]))
+        self._wait(lambda now: now[topic]["partitions"][partition]["leader"] == follower)
+        self.start(self._cluster.node(leader))
         self._wait_for_replicas()
 
     def _driver_topics(self) -> dict[str, Any] | None:

@@ -177,6 +177,11 @@ def _config(kafka: str, brokers: int, chance: Random) -> dict[str, str]:
         "log.cleaner.enable": "false",
     }
     config.update((name, odd[name]) for name in odd if chance.random() < 0.3)
+    if brokers > 1 and chance.random() < 0.3:
+        # One or two replicas of coordinators' logs: what a broker loses is lost, or lost by an unclean election.
+        replicas = chance.choice(("1", "2"))
+        names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+        config.update(dict.fromkeys(names, replicas))
     if "log.preallocate" in config:
         # Otherwise each copy has a gigabyte of zeros per partition.
         config.update(dict.fromkeys(_SEGMENT_BYTES, "1048576"))

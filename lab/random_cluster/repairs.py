@@ -9,7 +9,7 @@ from lab.random_cluster.late_writes import Ask
 from lab.random_cluster.load import Log
 from lab.scenarios.replication import directory_id
 
-_INTERNAL = ("__transaction_state", "__transaction_state", "__consumer_offsets")
+INTERNAL = ("__transaction_state", "__transaction_state", "__consumer_offsets")
 _SETTINGS: list[tuple[str, str | None]] = [
     ("cleanup.policy", "delete"), ("cleanup.policy", "compact,delete"), ("cleanup.policy", "compact"),
     ("retention.ms", "8000"), ("retention.ms", None), ("delete.retention.ms", "1000"), ("segment.ms", "5000"),
@@ -40,14 +40,14 @@ class Repairs:
 
     def grow(self) -> None:
         """Add partitions to an internal topic, after which ids and groups belong to other partitions."""
-        name = self._chance.choice(_INTERNAL)
+        name = self._chance.choice(INTERNAL)
         topic = self._topics().get(name)
         if topic is not None:
             self._ask("add_partitions", name=name, partitions=len(topic["partitions"]) + self._chance.choice((1, 2)))
 
     def move(self) -> None:
         """Give a partition of an internal topic to other brokers."""
-        name = self._chance.choice(_INTERNAL)
+        name = self._chance.choice(INTERNAL)
         topic = self._topics().get(name)
         if topic is not None:
             nodes = self._chance.sample(self._node_ids(), self._chance.choice((1, 2, len(self._cluster.nodes))))
@@ -57,7 +57,11 @@ class Repairs:
     def set(self) -> None:
         """Change a setting of an internal topic, as when its disk is full."""
         setting, value = self._chance.choice(_SETTINGS)
-        self._ask("alter_config", type="TOPIC", name=self._chance.choice(_INTERNAL), configs={setting: value})
+        self._ask("alter_config", type="TOPIC", name=self._chance.choice(INTERNAL), configs={setting: value})
+
+    def delete(self) -> None:
+        """Delete an internal topic, as advised against in every forum; coordinators create it again when asked."""
+        self._ask("delete_topic", name=self._chance.choice(INTERNAL))
 
     def throttle(self) -> None:
         """Limit how fast replicas that are out of sync fetch, as a reassignment with a throttle, or lift the limit."""

@@ -126,7 +126,7 @@ class _MetadataReader:
         elections = Counter[tuple[int | None, str, int]]()
         for timestamp, kind, value in records:
             if kind in ELECTION_RECORDS:
-                change = self.registrations.add(kind, value)
+                change = self.registrations.add(kind, value, timestamp)
                 leader = value["leader"] if change is None else change.leader
                 if leader != UNCHANGED:
                     elections[timestamp, _election(value, change), leader] += 1

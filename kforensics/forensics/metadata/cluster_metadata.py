@@ -14,10 +14,10 @@ from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.metadata.registrations import (
     ELECTION_RECORDS,
     PartitionKey,
-    Registration,
     RegistrationChange,
     Registrations,
 )
+from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LIVE, Partition
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
@@ -282,7 +282,7 @@ class LeadershipReader:
     def add(self, record: MetadataRecord) -> None:
         """Add one of the ELECTION_RECORDS."""
         timestamp, kind, value = record
-        change = self.registrations.add(kind, value)
+        change = self.registrations.add(kind, value, timestamp)
         if change is None or timestamp is None:
             return
         key = value["topicId"], value["partitionId"]
@@ -296,19 +296,21 @@ class LeadershipReader:
             key: Leadership(
                 tuple(self.elections.get(key, ())),
                 tuple(self.changes.get(key, {}).values()),
-                _out_of_sync(registration, self.changes.get(key, {})),
+                _out_of_sync(registration, self.registrations.last_leaders[key], self.changes.get(key, {})),
             )
             for key, registration in self.registrations.by_partition.items()
         }
         return {key: leadership for key, leadership in known.items() if any(leadership)}
 
 
-def _out_of_sync(registration: Registration, changes: Mapping[int, SyncChange]) -> dict[int, int]:
+def _out_of_sync(
+    registration: PartitionRegistration, last_leader: int, changes: Mapping[int, SyncChange]
+) -> dict[int, int]:
     """Return since when replicas are out of sync, in ms, by broker; NO_TIME if they were never seen in sync.
 
     While none is in sync, eligible leader replicas lack nothing that was committed, or else the last leader.
     """
-    complete = registration.in_sync or registration.eligible or (registration.last_leader,)
+    complete = registration.isr or registration.elr or (last_leader,)
     brokers = {*registration.replicas, *changes} - {*complete}
     return {
         broker: changes[broker].timestamp if broker in changes and not changes[broker].is_added else NO_TIME
@@ -316,16 +318,16 @@ def _out_of_sync(registration: Registration, changes: Mapping[int, SyncChange]) 
     }
 
 
-def _sync_changes(before: Registration, after: Registration, timestamp: int) -> Iterator[tuple[int, SyncChange]]:
+def _sync_changes(
+    before: PartitionRegistration, after: PartitionRegistration, timestamp: int
+) -> Iterator[tuple[int, SyncChange]]:
     """Yield the replicas that are in sync after a change and were not before, or the other way round, and new ones."""
-    for broker in dict.fromkeys((*after.replicas, *after.in_sync)):
-        is_in_sync, is_added = broker in after.in_sync, broker not in before.replicas
-        if is_in_sync != (broker in before.in_sync) or (not is_in_sync and is_added):
+    for broker in dict.fromkeys((*after.replicas, *after.isr)):
+        is_in_sync, is_added = broker in after.isr, broker not in before.replicas
+        if is_in_sync != (broker in before.isr) or (not is_in_sync and is_added):
             yield broker, SyncChange(broker, is_in_sync, timestamp, not is_in_sync and is_added)
 
 
 def _election(change: RegistrationChange, timestamp: int) -> Election:
-    before = change.before
-    return Election(
-        change.after.leader_epoch, change.leader, timestamp, before.in_sync, change.is_unclean, before.last_leader
-    )
+    epoch = change.after.leader_epoch
+    return Election(epoch, change.leader, timestamp, change.before.isr, change.is_unclean, change.predecessor)

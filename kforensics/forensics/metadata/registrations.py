@@ -6,37 +6,17 @@ Rule: ``PartitionRegistration.merge``, ``PartitionChangeBuilder.electLeader``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from kforensics.forensics.core.election import NO_LEADER, RECOVERED, RECOVERING, UNCHANGED, is_unclean
+from kforensics.forensics.core.election import NO_LEADER, UNCHANGED, is_unclean
+from kforensics.forensics.metadata.topic_image import PartitionRegistration
 
-__all__ = ["ELECTION_RECORDS", "PartitionKey", "Registration", "RegistrationChange", "Registrations"]
+__all__ = ["ELECTION_RECORDS", "PartitionKey", "RegistrationChange", "Registrations"]
 
 ELECTION_RECORDS = ("PartitionRecord", "PartitionChangeRecord")
 
 PartitionKey = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """The state of a partition according to the metadata so far.
-
-    Attributes:
-        leader_epoch: current leader epoch.
-        in_sync: in-sync replicas.
-        last_leader: the leader, or the last one if there is none.
-        replicas: all replicas, including those that are being added.
-        eligible: eligible leader replicas, which are not in sync but have all that was committed.
-        recovery: ``LeaderRecoveryState``, RECOVERING while the leader recovers from an unclean election.
-    """
-
-    leader_epoch: int
-    in_sync: tuple[int, ...]
-    last_leader: int
-    replicas: tuple[int, ...] = ()
-    eligible: tuple[int, ...] = ()
-    recovery: int = RECOVERED
 
 
 class RegistrationChange(NamedTuple):
@@ -46,16 +26,18 @@ class RegistrationChange(NamedTuple):
         before: its state before; of a PartitionRecord, with all replicas in sync.
         after: its state after.
         leader: who was elected, NO_LEADER if no replica could be, UNCHANGED if the record is no election.
+        predecessor: the leader before, or the last one if there was none.
     """
 
-    before: Registration
-    after: Registration
+    before: PartitionRegistration
+    after: PartitionRegistration
     leader: int
+    predecessor: int
 
     @property
     def is_unclean(self) -> bool:
         """Whether the record elects a leader that may lack what was committed."""
-        return is_unclean(self.leader, self.after.recovery, self.before.in_sync, self.before.eligible)
+        return is_unclean(self.leader, self.after.recovery, self.before.isr, self.before.elr)
 
 
 @dataclass(slots=True)
@@ -64,35 +46,29 @@ class Registrations:
 
     Attributes:
         by_partition: by topic id and partition.
+        last_leaders: the leader, or the last one if there is none, by topic id and partition.
     """
 
-    by_partition: dict[PartitionKey, Registration] = field(default_factory=dict)
+    by_partition: dict[PartitionKey, PartitionRegistration] = field(default_factory=dict)
+    last_leaders: dict[PartitionKey, int] = field(default_factory=dict)
 
-    def add(self, kind: str, value: Mapping[str, Any]) -> RegistrationChange | None:
-        """Add one of the ELECTION_RECORDS; return what it changed, None if it changes an unknown partition."""
+    def add(self, kind: str, value: Mapping[str, Any], timestamp: int | None) -> RegistrationChange | None:
+        """Add one of the ELECTION_RECORDS; return what it changed, None if it changes an unknown partition.
+
+        Args:
+            kind: name of the record.
+            value: the record.
+            timestamp: when the controller wrote it, in ms; None if it is not known.
+        """
         key = value["topicId"], value["partitionId"]
+        leader = value["leader"]
         if kind == "PartitionRecord":
-            replicas, eligible = tuple(value["replicas"]), tuple(value.get("eligibleLeaderReplicas") or ())
-            recovery = value.get("leaderRecoveryState", RECOVERED)
-            before = Registration(value["leaderEpoch"], replicas, value["leader"], replicas, eligible, recovery)
-            change = RegistrationChange(before, replace(before, in_sync=tuple(value["isr"])), UNCHANGED)
+            after = PartitionRegistration.of(value, timestamp)
+            change = RegistrationChange(after._replace(isr=after.replicas), after, UNCHANGED, leader)
         elif (known := self.by_partition.get(key)) is not None:
-            change = RegistrationChange(known, _changed(known, value), value["leader"])
+            change = RegistrationChange(known, known.changed(value, timestamp), leader, self.last_leaders[key])
         else:
             return None
         self.by_partition[key] = change.after
+        self.last_leaders[key] = change.predecessor if leader in {NO_LEADER, UNCHANGED} else leader
         return change
-
-
-def _changed(before: Registration, value: Mapping[str, Any]) -> Registration:
-    """Return the registration after a change; any leader in the record, even the same one, begins a new epoch."""
-    leader, after = value["leader"], before
-    if leader != UNCHANGED:
-        last_leader = before.last_leader if leader == NO_LEADER else leader
-        after = replace(before, leader_epoch=before.leader_epoch + 1, last_leader=last_leader)
-    after = after if value.get("replicas") is None else replace(after, replicas=tuple(value["replicas"]))
-    recovery = value.get("leaderRecoveryState", UNCHANGED)
-    after = replace(after, recovery=recovery) if recovery in {RECOVERED, RECOVERING} else after
-    eligible = value.get("eligibleLeaderReplicas")
-    after = after if eligible is None else replace(after, eligible=tuple(eligible))
-    return after if value["isr"] is None else replace(after, in_sync=tuple(value["isr"]))
