@@ -54,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="difference between the clocks of one broker and the next",
     )
+    clusters.add_argument(
+        "--only", nargs="*", default=(), metavar="FAULT", help="only these faults, such as unclean; default: all"
+    )
     clusters.add_argument("--hot", type=int, default=2, metavar="N", help="how many copies of the brokers at work")
     clusters.add_argument("--killed", type=int, default=0, metavar="N", help="copies of a broker killed meanwhile")
     clusters.add_argument("--full", type=int, default=0, metavar="N", help="copies of a broker whose disk was full")
@@ -72,7 +75,7 @@ def _random(options: argparse.Namespace) -> None:
     folder = options.folder.absolute()
     plan = make_plan(options.kafka, options.brokers, options.seed, options.seconds, options.upgrade)
     skew_ms = round(options.skew * 1000)
-    plan = replace(plan, controllers=options.controllers, dynamic=options.dynamic)
+    plan = replace(plan, controllers=options.controllers, dynamic=options.dynamic, faults=tuple(options.only))
     plan = replace(plan, skew_ms=skew_ms, rolls_back=options.rollback)
     if options.migrate:
         plan = replace(plan, migrates=True)

@@ -76,7 +76,9 @@ class Faults:
             kinds += [(self._move, 6)]
         if self._next_release():
             kinds = [*kinds, (self._roll, 12)]
-        self._chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
+        names = self._plan.faults
+        chosen = [(kind, weight) for kind, weight in kinds if not names or kind.__name__.lstrip("_") in names]
+        self._chance.choices([kind for kind, _ in chosen], [weight for _, weight in chosen])[0]()
 
     def start(self, node: Node) -> None:
         """Start a broker, however it ended."""

@@ -53,6 +53,7 @@ class Plan:
         migrates: whether the brokers begin with ZooKeeper although their release has KRaft, and migrate to it.
         tiered: whether some topics have segments in remote storage.
         dynamic: whether the voters of the quorum stand in its log, and can leave and return.
+        faults: names of the faults that may happen; all if there are none.
     """
 
     kafka: str
@@ -70,6 +71,7 @@ class Plan:
     migrates: bool = False
     tiered: bool = False
     dynamic: bool = False
+    faults: tuple[str, ...] = ()
 
     def clock_error_ms(self, node_id: int) -> int:
         """By how much the clock of a node is ahead."""

@@ -189,10 +189,11 @@ class PartitionMarkers:
         return max(self.log_start_offset, blocking_transaction[0]) if blocking_transaction else self.log_end_offset
 
     def has_passed(self, offsets: IntArray) -> BoolArray:
-        """Return which transactions have ended here, by their first offsets, though their markers may be gone.
+        """Return which transactions are not open here, by their first offsets, though their markers may be gone.
 
-        A cleaner and retention remove markers, neither of them beyond the last stable offset. Damage may hide that a
-        transaction is open.
+        A cleaner removes markers below the last stable offset, and retention below the high watermark: with all of
+        the log, an open transaction is forgotten where a replica begins after it. Damage may hide that a transaction
+        is open.
         """
         passed: BoolArray = (offsets < self.last_stable_offset) & (not self.is_broken)
         return passed

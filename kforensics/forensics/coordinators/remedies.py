@@ -85,7 +85,7 @@ REMEDIES = {
         "catch up."
     ),
     "passed": (
-        "Do not abort it: it has ended in a replica with more of the log, stable up to offset {offset}. Let this "
+        "Do not abort it: it is not open in a replica with more of the log, stable up to offset {offset}. Let this "
         "replica catch up."
     ),
     "lagging": (
@@ -186,7 +186,7 @@ class CoordinatorRemedies:
         if finding.first_offset is None or not replica.has_passed(np.array([finding.first_offset]))[0]:
             return None
         values = {"offset": str(replica.last_stable_offset)}
-        return _Situation("passed", "it has ended in another replica", values, limit=Severity.WARNING)
+        return _Situation("passed", "it is not open in another replica", values, limit=Severity.WARNING)
 
     def _situation_of(self, partition: int, transaction: OpenTransactionArray) -> _Situation | None:
         """Return the situation of one open transaction."""

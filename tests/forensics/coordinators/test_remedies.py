@@ -197,7 +197,7 @@ CLEANED = {0: ENDED.replace("D 7", "gone D 7").replace("M 7", "gone M 7"), 3: "p
     ("log", "begins"),
     [
         (ENDED, "Do not abort it: a replica with more of the log has its COMMIT marker at offset 2."),
-        (CLEANED, "Do not abort it: it has ended in a replica with more of the log, stable up to offset 4."),
+        (CLEANED, "Do not abort it: it is not open in a replica with more of the log, stable up to offset 4."),
     ],
 )
 def test_a_lagging_replica_is_to_catch_up(log: Segments, begins: str, tmp_path: Path) -> None:

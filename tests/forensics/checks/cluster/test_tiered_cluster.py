@@ -50,7 +50,7 @@ def test_a_transaction_that_has_ended_in_another_replica_does_not_hang(copied: C
     """The copy has lost its times. The marker is in remote storage only, and the replica that lags lacks it."""
     (row,) = _findings(copied("restarted", LONG_AFTER), "txn-hanging", "lso-stuck")
     assert (row["code"], row["severity"], row["broker_id"], row["topic"]) == ("lso-stuck", "warning", 1, "tiered")
-    assert row["benign"].endswith("in order according to its coordinator: it has ended in another replica")
+    assert row["benign"].endswith("in order according to its coordinator: it is not open in another replica")
 
 
 @pytest.mark.parametrize("name", COPIES)
