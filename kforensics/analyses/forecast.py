@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kforensics.errors import InputError, UsageError
+from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
 from kforensics.forensics.forecast.cluster_ids import foreign_cluster_ids
 from kforensics.forensics.forecast.effects import OTHER_CLUSTER, Effect
@@ -18,6 +19,7 @@ from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOV
 from kforensics.parsers.files.discover import Notify, find_files
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
+from kforensics.parsers.files.meta_properties import MetaProperties
 from kforensics.parsers.files.source import content_path
 from kforensics.render.streams import watcher
 
@@ -62,7 +64,8 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     directories = [directory for path in paths for directory in _log_directories(path)]
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
-    metas = {directory: read_identity(directory) for directory in dict.fromkeys(directories)}
+    metas = {directory: read_identity(directory) for directory in _once(directories)}
+    copies = _copies({path: meta for path, meta in metas.items() if meta is not None and path not in paths})
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
     foreign = {each.path: each for each in foreign_cluster_ids(identities)}
     for directory, meta in metas.items():
@@ -73,7 +76,7 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         beside = foreign.get(directory)
         is_same_node = beside is not None and identities[beside.other].node_id == meta.node_id
         cluster_id = beside.expected if beside is not None and is_same_node else meta.cluster_id
-        brokers.setdefault((cluster_id, meta.node_id), []).append(directory)
+        brokers.setdefault((cluster_id, meta.node_id, copies.get(directory)), []).append(directory)
     if len(brokers) == 1:
         next(iter(brokers.values())).extend(unnamed)
     elif unnamed:
@@ -90,6 +93,23 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         for folder in folders:
             meter.finish(folder)  # the metadata log too, and all logs if the broker refuses before it loads them
         yield forecast
+
+
+def _once(directories: Sequence[str]) -> list[str]:
+    """Return log directories without those that have another path, as by a link."""
+    return [*{folders_of(path).identity(path): path for path in reversed(directories)}.values()][::-1]
+
+
+def _copies(found: Mapping[str, MetaProperties]) -> dict[str, str]:
+    """Return the folder of its copy by log directory; empty if no broker was found more than once.
+
+    What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
+    """
+    log_dirs = [LogDir(path, meta.node_id, meta.directory_id) for path, meta in found.items()]
+    for log_dir in log_dirs:
+        names = (parse_folder_name(child.name) for child in folders_of(log_dir.path).children(log_dir.path))
+        log_dir.partitions.update((name.topic, name.partition) for name in names if name is not None)
+    return copy_folders(log_dirs)
 
 
 def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candidate]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations, product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
@@ -16,8 +16,6 @@ from kforensics.parsers.files.log_names import METADATA_TOPIC
 
 # Name of the only cluster if no log directory has a cluster id.
 NAMELESS = ""
-# Log directories by topic and topic id.
-TopicLogDirs: TypeAlias = dict[str, dict[str, set[str | None]]]
 
 
 class PartitionMembership(NamedTuple):
@@ -71,19 +69,18 @@ class Clusters:
     several, its cluster is unknown, and it counts as a cluster of its own.
 
     If two log directories of a broker are copies of one, or a topic has two ids, the cluster was copied several times,
-    or cloned. Then only log directories in the same folder belong together. A topic that was deleted and recreated
-    between the copies of two brokers also has two ids, but then these brokers share the ids of other topics.
+    or cloned, and log directories belong together according to their folders: :mod:`.cluster_copies`.
 
     Attributes:
         ids: ids of all clusters, from ``meta.properties``.
-        copied: ids of the clusters that have several copies.
+        copies: the folder of its copy, by log directory, in clusters that have several copies.
         coordinated: names of the clusters with logs of transaction coordinators.
         grouped: names of the clusters with logs of group coordinators.
         controlled: names of the clusters with a log of their metadata, which has the leader elections.
     """
 
     ids: frozenset[str] = frozenset()
-    copied: frozenset[str] = frozenset()
+    copies: Mapping[str, str] = field(default_factory=dict)
     coordinated: frozenset[str] = frozenset()
     grouped: frozenset[str] = frozenset()
     controlled: frozenset[str] = frozenset()
@@ -98,25 +95,20 @@ class Clusters:
         """Return the clusters of partitions, given only the attributes that determine them."""
         members = [member for member in members if member.has_log]
         clusters = cls(frozenset(member.cluster_id for member in members if member.cluster_id is not None))
-        clusters = cls(clusters.ids, frozenset(clusters._copied(members)))
+        clusters = cls(clusters.ids, clusters._copies(members))
         topics = (TRANSACTION_STATE, CONSUMER_OFFSETS, METADATA_TOPIC)
-        return cls(clusters.ids, clusters.copied, *(clusters._with_topic(topic, members) for topic in topics))
+        return cls(clusters.ids, clusters.copies, *(clusters._with_topic(topic, members) for topic in topics))
 
-    def _copied(self, members: Iterable[PartitionMembership]) -> Iterator[str]:
-        brokers = defaultdict[tuple[str, int], dict[str | None, _LogDir]](dict)
-        log_dirs = defaultdict[str, TopicLogDirs](lambda: defaultdict(lambda: defaultdict(set)))
+    def _copies(self, members: Iterable[PartitionMembership]) -> dict[str, str]:
+        log_dirs = defaultdict[str, dict[str, LogDir]](dict)
         for member in members:
-            cluster = self._uncopied_name(member.cluster_id, member.log_dir)
-            if member.topic is not None and member.broker_id is not None:
-                log_dir = _LogDir(member.log_dir or "", member.directory_id)
-                known = brokers[cluster, member.broker_id].setdefault(member.log_dir, log_dir)
-                known.partitions.add((member.topic, member.partition))
-            if member.topic is not None and member.topic_id is not None:
-                log_dirs[cluster][member.topic][member.topic_id].add(member.log_dir)
-        for (cluster, _), of_broker in brokers.items():
-            if any(_are_copies(*pair) for pair in combinations(of_broker.values(), 2)):
-                yield cluster
-        yield from (cluster for cluster, topics in log_dirs.items() if _are_clones(topics))
+            if member.topic is not None and member.log_dir is not None:
+                cluster = log_dirs[self._uncopied_name(member.cluster_id, member.log_dir)]
+                empty = LogDir(member.log_dir, member.broker_id, member.directory_id)
+                log_dir = cluster.setdefault(member.log_dir, empty)
+                log_dir.add(member.topic, member.partition, member.topic_id, member.last_segment)
+        folders = (copy_folders([*cluster.values()]) for cluster in log_dirs.values())
+        return {log_dir: folder for copies in folders for log_dir, folder in copies.items()}
 
     def _with_topic(self, topic: str, members: Iterable[PartitionMembership]) -> frozenset[str]:
         with_topic = (member for member in members if member.topic == topic)
@@ -139,9 +131,8 @@ class Clusters:
 
     def _name_of(self, cluster_id: str | None, log_dir: str | None) -> str:
         name = self._uncopied_name(cluster_id, log_dir)
-        if name not in self.copied or log_dir is None:
-            return name
-        return f"{name} in {_parent(log_dir)}"
+        folder = None if log_dir is None else self.copies.get(log_dir)
+        return name if folder is None else f"{name} in {folder}"
 
     def _uncopied_name(self, cluster_id: str | None, log_dir: str | None) -> str:
         if cluster_id is not None:
@@ -162,48 +153,3 @@ class Clusters:
     def has_cluster_checks(self, name: str) -> bool:
         """Return whether there are checks across the partitions of a cluster."""
         return name in self.checked
-
-
-@dataclass(frozen=True, slots=True)
-class _LogDir:
-    """A log directory of a broker.
-
-    Attributes:
-        path: the directory.
-        directory_id: its id, None if it is unknown.
-        partitions: topics and numbers of its partitions.
-    """
-
-    path: str
-    directory_id: str | None
-    partitions: set[tuple[str, int | None]] = field(default_factory=set)
-
-
-def _are_copies(one: _LogDir, other: _LogDir) -> bool:
-    """Return whether two log directories with the same broker id are copies of one, rather than two disks of a broker.
-
-    Disks of a broker are side by side in a copy, and share a partition only if it was moved, or deleted and created
-    again, while they were copied. In other folders they may be of clusters that were set up with the same cluster id.
-    """
-    shared = len(one.partitions & other.partitions)
-    if not shared or _parent(one.path) != _parent(other.path):
-        return shared > 0
-    if None not in (one.directory_id, other.directory_id):
-        return one.directory_id == other.directory_id
-    return 2 * shared >= min(len(one.partitions), len(other.partitions))
-
-
-def _parent(log_dir: str) -> str:
-    return log_dir.rstrip("/").rpartition("/")[0]
-
-
-def _are_clones(topics: Mapping[str, Mapping[str, set[str | None]]]) -> bool:
-    """Return whether topics have several ids, and no shared topic id shows that they belong to one cluster.
-
-    Args:
-        topics: log directories by topic and topic id.
-    """
-    single_ids = (ids.values() for ids in topics.values() if len(ids) == 1)
-    shared = {pair for (log_dirs,) in single_ids for pair in product(log_dirs, repeat=2)}
-    several_ids = (combinations(ids.values(), 2) for ids in topics.values() if len(ids) > 1)
-    return any(shared.isdisjoint(product(left, right)) for pairs in several_ids for left, right in pairs)

@@ -92,8 +92,9 @@ def discover(paths: Iterable[str]) -> Iterator[DiscoveryRow]:
     paths, seen = list(paths), set[str | Unreadable]()
     # A single folder has every file once, so that the paths of its millions of files need not be kept.
     is_one = len(paths) == 1 and not glob.has_magic(paths[0])
+    read: dict[object, str] = {}
     for path in paths:
-        for row in _under(path, defers=False):
+        for row in _under(path, read, defers=False):
             if isinstance(row, DeferredFolder) or _key(row) in seen:
                 continue
             if not is_one or isinstance(row, Unreadable):
@@ -126,8 +127,9 @@ def discover_lazily(paths: Iterable[str]) -> Iterator[DiscoveryRow | DeferredFol
     yielded twice.
     """
     rows: dict[str | Unreadable, DiscoveryRow | DeferredFolder] = {}
+    read: dict[object, str] = {}
     for path in paths:
-        for row in _under(path, defers=True):
+        for row in _under(path, read, defers=True):
             rows[_key(row)] = row
     folders = {row.path for row in rows.values() if isinstance(row, DeferredFolder)}
     for row in rows.values():
@@ -179,14 +181,14 @@ def shrunk(path: str) -> InputError:
     return InputError(path, "it shrank while it was being read; run the command again, or on a copy")
 
 
-def _under(path: str, *, defers: bool) -> Iterator[DiscoveryRow | DeferredFolder]:
+def _under(path: str, read: dict[object, str], *, defers: bool) -> Iterator[DiscoveryRow | DeferredFolder]:
     try:
         folders = folders_of(path, whole=not defers)
         entries = folders.expand(path)
     except InputError as error:
         yield Unreadable.of(error)
         return
-    walk = _Walk(folders, defers=defers)
+    walk = _Walk(folders, read=read, defers=defers)
     for entry in entries:
         yield from walk.start(entry)
 
@@ -236,10 +238,26 @@ class DeferredFolder:
 
 
 class _Walk:
-    """Walks down from a path; keeps the identities of the open folders to detect links that lead back up."""
+    """Walks down from a path; keeps the identities of the open folders to detect links that lead back up.
 
-    def __init__(self, folders: Folders, ancestors: Iterable[object] = (), *, defers: bool = False) -> None:
+    Args:
+        folders: lists folders.
+        ancestors: identities of the open folders.
+        read: paths of the log directories so far by their identities: of one that has a second path, as by a link such
+            as ``data -> data-v2``, only the first is read.
+        defers: whether to yield a :class:`DeferredFolder` in place of the files of a partition folder.
+    """
+
+    def __init__(
+        self,
+        folders: Folders,
+        ancestors: Iterable[object] = (),
+        *,
+        read: dict[object, str] | None = None,
+        defers: bool = False,
+    ) -> None:
         self._folders, self._open, self._defers = folders, set(ancestors), defers
+        self._read = {} if read is None else read
 
     def inside(self, folder: DeferredFolder) -> Iterator[DiscoveryRow | DeferredFolder]:
         """Yield the rows of a deferred folder."""
@@ -278,6 +296,8 @@ class _Walk:
             children = self._folders.children(entry.path)
         except InputError as error:
             yield Unreadable.of(error)
+            return
+        if _is_log_dir(children) and self._read.setdefault(identity, entry.path) != entry.path:
             return
         owner, unreadable = self._owner(entry.path, children, parent_owner)
         yield from unreadable

@@ -98,7 +98,7 @@ def test_a_topic_that_was_recreated_between_two_copies_does_not_make_clones(tmp_
         (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n", "ascii")
     partitions = partitions_under(tmp_path)
     clusters = Clusters.of(partitions)
-    assert clusters.copied == (set() if shared else {"one"})
+    assert bool(clusters.copies) is not shared
     assert len({clusters.name_of(partition) for partition in partitions}) == (1 if shared else 2)
 
 
@@ -107,7 +107,7 @@ def test_several_log_directories_of_a_broker_are_not_copies(tmp_path: Path) -> N
         _log_dir(tmp_path / disk, "one", disk)
     partitions = partitions_under(tmp_path)
     clusters = Clusters.of(partitions)
-    assert clusters.copied == frozenset()
+    assert not clusters.copies
     assert len({clusters.name_of(partition) for partition in partitions}) == 1
 
 
@@ -135,7 +135,7 @@ def test_disks_that_share_a_moved_partition_are_not_copies(
         meta = tmp_path / "broker-1" / disk / "meta.properties"
         meta.write_text(f"version=1\nnode.id=1\ncluster.id=one\n{named}", "ascii")
     clusters = Clusters.of(partitions_under(tmp_path))
-    assert clusters.copied == ({"one"} if copied else set())
+    assert bool(clusters.copies) is copied
 
 
 def test_clusters_that_were_set_up_with_the_same_id_are_told_apart(tmp_path: Path) -> None:
@@ -143,4 +143,67 @@ def test_clusters_that_were_set_up_with_the_same_id_are_told_apart(tmp_path: Pat
     for case, topic in (("first", "orders"), ("second", "payments")):
         for each in (topic, f"more-{topic}", f"other-{topic}", "shared"):
             _log_dir(tmp_path / case / "broker-1", "one", each)
-    assert Clusters.of(partitions_under(tmp_path)).copied == {"one"}
+    assert Clusters.of(partitions_under(tmp_path)).copies
+
+
+def _three_brokers(root: Path, inner: str) -> None:
+    """Each broker has a topic of its own, and one that all have; ids show that they are of one cluster."""
+    for broker in (1, 2, 3):
+        _broker(root / f"broker-{broker}" / inner, broker)
+
+
+def _broker(folder: Path, broker: int, records: int = 1) -> None:
+    for topic in ("shared", f"t{broker}"):
+        forge(folder, f"D 1 0 0-{records - 1} @0-{records - 1} N", topic=topic)
+    (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n", "ascii")
+
+
+def _groups(root: Path) -> set[frozenset[str]]:
+    partitions = partitions_under(root)
+    clusters, groups = Clusters.of(partitions), dict[str, set[str]]()
+    for partition in partitions:
+        folder = str(Path(partition.log_dir.path or "").relative_to(root)).split("/var")[0]
+        groups.setdefault(clusters.name_of(partition), set()).add(folder)
+    return set(map(frozenset, groups.values()))
+
+
+@pytest.mark.parametrize("copy", ["broker-1-before", "broker-1.bak", "a-first-try"])
+def test_a_second_copy_of_one_broker_does_not_part_the_others(copy: str, tmp_path: Path) -> None:
+    """The newest copy of the broker stays with the other brokers, however deep their log directories lie."""
+    _three_brokers(tmp_path, "var/lib/kafka/data")
+    _broker(tmp_path / copy / "var/lib/kafka/data", 1)
+    _broker(tmp_path / "broker-1/var/lib/kafka/data", 1, records=9)
+    assert _groups(tmp_path) == {frozenset({"broker-1", "broker-2", "broker-3"}), frozenset({copy})}
+
+
+def test_copies_of_two_days_are_two_groups_however_deep_the_log_directories_lie(tmp_path: Path) -> None:
+    for day in ("monday", "tuesday"):
+        _three_brokers(tmp_path / day, "disk-1")
+    days = {frozenset(f"{day}/broker-{broker}/disk-1" for broker in (1, 2, 3)) for day in ("monday", "tuesday")}
+    assert _groups(tmp_path) == days
+
+
+@pytest.mark.parametrize(("ids", "copied"), [(("A" * 22, "B" * 22), False), ((None, None), True)])
+def test_disks_in_folders_of_their_own_are_told_by_their_ids(
+    ids: tuple[str | None, str | None], copied: bool, tmp_path: Path
+) -> None:
+    """A partition was moved from one to the other while they were copied; each has partitions of its own."""
+    for disk, directory_id in zip(("data-0", "data-1"), ids, strict=True):
+        folder = tmp_path / disk / "kafka-log1"
+        for topic in ("moved", *(f"{disk}-{each}" for each in range(3))):
+            _log_dir(folder, "one", topic)
+        named = "" if directory_id is None else f"directory.id={directory_id}\n"
+        (folder / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=one\n{named}", "ascii")
+    assert bool(Clusters.of(partitions_under(tmp_path)).copies) is copied
+
+
+def test_metadata_logs_do_not_show_that_log_directories_are_of_one_cluster(tmp_path: Path) -> None:
+    """The topic id of the metadata log is the same in every cluster."""
+    for case, topic_id in (("first", "1"), ("second", "2")):
+        for topic, number in (("orders", topic_id * 22), ("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ")):
+            _log_dir(tmp_path / case / "broker", None, topic)
+            metadata = tmp_path / case / "broker" / f"{topic}-0" / "partition.metadata"
+            metadata.write_text(f"version: 0\ntopic_id: {number}", "ascii")
+        (tmp_path / case / "broker" / "meta.properties").unlink()
+        (tmp_path / case / "broker" / "recovery-point-offset-checkpoint").write_text("0\n0\n", "ascii")
+    assert _groups(tmp_path) == {frozenset({"first/broker"}), frozenset({"second/broker"})}

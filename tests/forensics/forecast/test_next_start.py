@@ -167,6 +167,21 @@ def test_brokers_with_several_directories_are_found_below_a_folder(folder: str, 
     assert line.endswith(f"starts, changes nothing; {partitions} partitions")
 
 
+def test_copies_of_a_broker_from_two_days_are_forecast_apart(tmp_path: Path) -> None:
+    """They have the same directory id, with which a broker that had both would refuse to start."""
+    base = next(base for base in BASES if base.name == "4.4.0-stopped")
+    unpack(base, tmp_path)
+    for day in ("monday", "tuesday"):
+        shutil.copytree(tmp_path / "data", tmp_path / day / "broker-1")
+    shutil.rmtree(tmp_path / "data")
+    (tmp_path / "wednesday").mkdir()
+    (tmp_path / "wednesday" / "broker-1").symlink_to(tmp_path / "tuesday" / "broker-1")
+    lines = [line for line in run("forecast", tmp_path).lines if line.startswith("broker 1 on ")]
+    assert [line.split(", release 4.4: starts")[0] for line in lines] == [
+        f"broker 1 on {tmp_path / day / 'broker-1'}" for day in ("monday", "tuesday")
+    ]
+
+
 def test_copies_below_a_folder_with_log_directories_are_left_out(tmp_path: Path) -> None:
     base = next(base for base in BASES if base.name == "4.4.0-stopped")
     unpack(base, tmp_path)

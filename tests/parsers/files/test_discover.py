@@ -111,6 +111,22 @@ def test_uris(broker: Path, below: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("named", [("",), ("current", ""), ("", "current")])
+def test_a_log_directory_that_a_link_names_too_is_read_once(
+    named: tuple[str, ...], tmp_path: Path, broker: Path
+) -> None:
+    """As by ``current -> data-v2``: twice the same partitions would look like two copies of a broker."""
+    link = tmp_path / "current"
+    link.symlink_to(broker)
+    first = broker if named == ("",) else tmp_path / named[0]
+    found = files(list(discover([str(tmp_path / name) for name in named])))
+    assert len(found) == 8
+    assert {Path(row.path).is_relative_to(first) for row in found} == {True}
+    lazily = discover_lazily([str(tmp_path / name) for name in named])
+    names = [Path(row.path).name for row in lazily if isinstance(row, DeferredFolder)]
+    assert len(names) == len({*names}) == 4
+
+
 def test_unreadable_paths(tmp_path: Path, broker: Path) -> None:
     """Sockets, broken links, links to parents and unknown file systems are reported, and the rest is found."""
     (broker / "broken").symlink_to("nowhere")
