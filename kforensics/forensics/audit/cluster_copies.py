@@ -1,4 +1,4 @@
-"""Tells copies of one cluster apart that lie in different folders.
+"""Distinguishes copies of one cluster that lie in different folders.
 
 Evidence often has a broker twice: before and after a restart, on two days, or beside a backup of its disk. A broker has
 a partition once, and a topic has one id, so that such copies show.
@@ -51,7 +51,7 @@ class LogDir:
 def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
     """Return for each log directory of a cluster the folder that names its copy; empty if there is one copy.
 
-    Log directories belong to one copy if they lie in the same folder, as far as each broker is there once. If a broker
+    Log directories belong to one copy if they lie in the same folder, unless that has a broker twice. If a broker
     is there twice, its newest copy stays with the other brokers.
     """
     conflicts = {*_of_brokers(log_dirs), *_of_topics(log_dirs)}

@@ -35,18 +35,19 @@ class TransactionEnds:
         completed: times of the Complete records, NO_TIME if there is none.
         outcomes: decided outcomes, as numbers of ``TransactionOutcome``.
         is_required: whether the marker must be present. It need not be if the decision was superseded.
+        is_superseded: whether a later decision of the same transaction superseded it.
     """
 
     decided: IntArray
     completed: IntArray
     outcomes: IntArray
     is_required: BoolArray
+    is_superseded: BoolArray
 
     def select(self, indexes: IntArray | slice) -> TransactionEnds:
         """Return some of the ends."""
-        return TransactionEnds(
-            self.decided[indexes], self.completed[indexes], self.outcomes[indexes], self.is_required[indexes]
-        )
+        fields = self.decided, self.completed, self.outcomes, self.is_required, self.is_superseded
+        return TransactionEnds(*(each[indexes] for each in fields))
 
     def __len__(self) -> int:
         return len(self.decided)
@@ -99,9 +100,12 @@ def align_markers(  # noqa: PLR0913  # the ends, the columns of the markers, and
 
 
 def _all_ends(ends: TransactionEnds, optional: BoolArray) -> Iterator[tuple[Selection, Selection]]:
-    """Yield which ends and which markers may belong together, the most likely first."""
-    required = ends.is_required
-    wanted = (EVERY,) if required.all() else (np.flatnonzero(required), EVERY)
+    """Yield which ends and which markers may belong together, the most likely first.
+
+    An abort that an operator could have written is that of a decision, if there is one that would fit.
+    """
+    required, effective = ends.is_required, ~ends.is_superseded
+    wanted = (EVERY,) if required.all() else (np.flatnonzero(effective), np.flatnonzero(required), EVERY)
     assigned = (EVERY, np.flatnonzero(~optional)) if optional.any() else (EVERY,)
     yield from product(wanted, assigned)
 

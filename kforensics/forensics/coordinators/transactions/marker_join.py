@@ -271,10 +271,11 @@ class _Join:
         decided, completed = self._column("decided", rows), self._column("completed", rows)
         partitions = self._listed["partition"][rows]
         is_covered = decided >= self._coverage.start[partitions]
-        is_required = ~self._column("is_superseded", rows) & is_covered
+        is_superseded = self._column("is_superseded", rows)
+        is_required = ~is_superseded & is_covered
         is_required &= ~self._may_follow_copy(completed, partitions) & ~self._precedes_log(completed, partitions)
         is_whole = self._coordinators.ids["history_complete"][self._column("id", rows)]
-        ends = TransactionEnds(decided, completed, self._outcomes[rows], is_required)
+        ends = TransactionEnds(decided, completed, self._outcomes[rows], is_required, is_superseded)
         return GroupEnds(ends, is_covered, is_whole, self._column("coordinator", rows))
 
     def _sent(self, markers: IntArray) -> GroupMarkers:

@@ -22,6 +22,7 @@ def align(
     *,
     optional: tuple[int, ...] = (),
     not_required: tuple[int, ...] = (),
+    superseded: tuple[int, ...] = (),
     earlier_ends: bool = False,
 ) -> Alignment:
     """Return which of some markers (time, outcome) belong to which ends (decided, completed, outcome)."""
@@ -29,7 +30,9 @@ def align(
     times = np.array([time for time, _ in markers], "i8")
     marker_outcomes = np.array([outcome for _, outcome in markers], "i8")
     is_optional = np.isin(np.arange(len(markers)), optional)
-    transaction_ends = TransactionEnds(decided, completed, outcomes, ~np.isin(np.arange(len(ends)), not_required))
+    is_superseded = np.isin(np.arange(len(ends)), superseded)
+    is_required = ~np.isin(np.arange(len(ends)), not_required) & ~is_superseded
+    transaction_ends = TransactionEnds(decided, completed, outcomes, is_required, is_superseded)
     return align_markers(transaction_ends, times, marker_outcomes, is_optional, SKEW, earlier_ends=earlier_ends)
 
 
@@ -164,3 +167,15 @@ def test_a_marker_from_long_after_the_first_end_is_not_skipped() -> None:
     ends = [(10, 20, C), (20_000, 20_010, C)]
     alignment = align(ends, [(15, C), (10_000, C), (20_005, C)], earlier_ends=True)
     assert (alignment.markers.tolist(), alignment.is_exact) == ([0, 2], False)
+
+
+@pytest.mark.parametrize(("is_superseded", "assigned"), [(False, [0, 1]), (True, [0, -1])])
+def test_an_abort_is_of_a_decision_rather_than_of_an_operator(is_superseded: bool, assigned: list[int]) -> None:
+    """The log of a running broker may have been copied before the marker was written; but there it is.
+
+    A decision that was superseded is not known to have sent any.
+    """
+    superseded, not_required = ((1,), ()) if is_superseded else ((), (1,))
+    ends, markers = [(10, 20, C), (30, 40, A)], [(15, C), (35, A)]
+    alignment = align(ends, markers, optional=(1,), not_required=not_required, superseded=superseded)
+    assert alignment.markers.tolist() == assigned
