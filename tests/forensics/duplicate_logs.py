@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -157,7 +158,7 @@ def hidden_rows(transactions: Sequence[tuple[int, int, int]]) -> HiddenTransacti
 
 def random_log(seed: int, batches: int = 60) -> Log:
     """Return a log of few distinct contents from few producers, with retries, restarts and aborted transactions."""
-    dice = random.Random(seed)  # noqa: S311  # not for cryptography
+    dice, more = random.Random(seed), random.Random(seed)  # noqa: S311  # not for cryptography
     log, sequences = Log(), dict.fromkeys([(7, 0), (7, 1), (8, 0)], 0)
     contents: list[tuple[bytes | None, bytes | None]] = [(b"%d" % n, b"%d" % (n % 3)) for n in range(9)]
     contents += [(b"k", None), (b"k", b""), (None, None), (None, b"v")]
@@ -168,6 +169,8 @@ def random_log(seed: int, batches: int = 60) -> Log:
         clock += dice.choice([0, 1, 100, WINDOW_MS]) if not has_create_time or dice.random() < 0.5 else 0
         repeats = earlier and dice.random() < 0.4
         chosen = dice.choice(earlier) if repeats else dice.choices(contents, k=dice.randint(1, 4))
+        if repeats and more.random() < 0.2:  # in front of others, as librdkafka sends records again
+            chosen = [*chosen, *more.choices(contents, k=more.randint(1, 2))]
         earlier.append(chosen)
         if dice.random() < 0.5:
             log.write(chosen, timestamp=clock, has_create_time=has_create_time)
@@ -182,8 +185,20 @@ def random_log(seed: int, batches: int = 60) -> Log:
     return log
 
 
+_RecordPair: TypeAlias = tuple[WrittenRecord, WrittenRecord, DuplicateReason, DuplicateView]
+
+
 def expected_pairs(records: Sequence[WrittenRecord]) -> Iterator[tuple[Pair, bool]]:
     """Yield each pair, and whether it is conclusive on its own."""
+    plain = list(_plain_pairs(records))
+    resent = {pair for view in DuplicateView for pair in _begin_batches([each for each in plain if each[3] == view])}
+    for first, second, reason, view in plain:
+        is_retry = (first.offset, second.offset, view) in resent and reason is DuplicateReason.NO_PRODUCER
+        found = DuplicateReason.RETRY_SAME_TIME if is_retry else reason
+        yield (first.offset, second.offset, found, view), is_conclusive(first, second)
+
+
+def _plain_pairs(records: Sequence[WrittenRecord]) -> Iterator[_RecordPair]:
     for index, second in enumerate(records):
         candidates = [record for record in records[:index] if record.content == second.content]
         visible = [] if second.is_hidden else [record for record in candidates if not record.is_hidden]
@@ -191,8 +206,30 @@ def expected_pairs(records: Sequence[WrittenRecord]) -> Iterator[tuple[Pair, boo
         for first in dict.fromkeys(nearest):
             if not _is_sequence_duplicate(first, second):
                 view = DuplicateView.RAW if first.is_hidden or second.is_hidden else DuplicateView.COMMITTED
-                pair = (first.offset, second.offset, _reason(first, second, records), view)
-                yield pair, is_conclusive(first, second)
+                yield first, second, _reason(first, second, records), view
+
+
+def _begin_batches(pairs: Sequence[_RecordPair]) -> Iterator[tuple[int, int, DuplicateView]]:
+    """Yield the pairs of records that repeat whole batches at the beginning of a batch, without a producer id."""
+    alike = [(first, second) for first, second, _, _ in pairs if _keeps_time(first, second)]
+    view = pairs[0][3] if pairs else DuplicateView.RAW
+    for begin_first, begin in alike:
+        distance, block = begin.offset - begin_first.offset, [(begin_first, begin)]
+        for first, second in sorted(alike, key=lambda pair: pair[1].offset):
+            is_next = second.batch == begin.batch and second.offset == block[-1][1].offset + 1
+            if is_next and second.offset - first.offset == distance:
+                block.append((first, second))
+        last = block[-1][0]
+        is_whole = (begin.index, begin_first.index, last.index) == (0, 0, last.count - 1)
+        if is_whole and (len(block) > 1 or distance == len(block)):
+            yield from ((first.offset, second.offset, view) for first, second in block)
+
+
+def _keeps_time(first: WrittenRecord, second: WrittenRecord) -> bool:
+    """Return whether a record may be another one that a client sent again, with the timestamp of its producer."""
+    has_producer = first.producer_id >= 0 or second.producer_id >= 0
+    same_time = first.has_create_time and second.has_create_time and first.timestamp == second.timestamp
+    return not has_producer and same_time and first.batch != second.batch and _is_near(first, second)
 
 
 def _nearest(pool: Sequence[WrittenRecord], second: WrittenRecord) -> WrittenRecord:

@@ -22,6 +22,7 @@ from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.content_pairs import (
     CONTENT_PAIR,
     DUPLICATE_RUN,
+    LARGEST_UNDIVIDED,
     ContentPairArray,
     DuplicateRunArray,
     RetryWindow,
@@ -213,12 +214,13 @@ class _LogParts:
         return parts
 
     def of_pairs(self, pairs: ContentPairArray) -> IntArray:
-        """Return the part that the later copy of each pair is in."""
-        return self.of(pairs["second"]["ordinal"])
+        """Return the part that the later copy of each pair is in, with the others of its batch if that is not huge."""
+        second = pairs["second"]
+        return self.of(second["ordinal"] - np.where(second["count"] > LARGEST_UNDIVIDED, 0, second["index"]))
 
 
 class _DividedBatches:
-    """Finds which batches repeat a whole batch among those that are in several parts of the log."""
+    """Finds which batches repeat a whole batch among those that are divided between parts of the log."""
 
     def __init__(self, parts: _LogParts) -> None:
         self._parts = parts
@@ -235,9 +237,7 @@ class _DividedBatches:
     def _candidates(self, pairs: ContentPairArray) -> BoolArray:
         first, second = pairs["first"], pairs["second"]
         candidates: BoolArray = (first["batch"] != second["batch"]) & (first["index"] == second["index"])
-        candidates &= first["count"] == second["count"]
-        begin = second["ordinal"] - second["index"]
-        candidates &= self._parts.of(begin) != self._parts.of(begin + second["count"] - 1)
+        candidates &= (first["count"] == second["count"]) & (second["count"] > LARGEST_UNDIVIDED)
         return candidates
 
     def are_whole(self, pairs: ContentPairArray) -> BoolArray:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTENT_PAIR",
     "DUPLICATE_RUN",
+    "LARGEST_UNDIVIDED",
     "ContentPairArray",
     "DuplicateRunArray",
     "RetryWindow",
@@ -60,6 +61,8 @@ DUPLICATE_RUN = np.dtype(
 DuplicateRunArray: TypeAlias = "npt.NDArray[np.void]"
 # Entries to pair at once.
 PAIRED_ROWS = 1 << 17
+# Records of the largest batch whose pairs are always judged together.
+LARGEST_UNDIVIDED = 1 << 16
 # Returns a DuplicateReason for each pair.
 FindReasons: TypeAlias = Callable[[ContentPairArray, "RetryWindow"], IntArray]
 
@@ -293,21 +296,28 @@ def partition_reasons(
 ) -> IntArray:
     """Return a DuplicateReason for each pair of one partition.
 
-    A client sends a retry as the whole batch that it has sent before, so a part of a batch is none.
+    Most clients send a retry as the whole batch that they have sent before; librdkafka sends its records, with their
+    timestamps, in front of others that have come since.
 
     Args:
-        pairs: ordered by view, then by the later copy.
+        pairs: all pairs whose later copies are in some batches, ordered by view, then by the later copy.
         window: the limits of a retry.
         find_whole: returns which pairs belong to whole batches, None for :func:`are_whole_batches`.
     """
     first, second = pairs["first"], pairs["second"]
     without_producer = (first["producer_id"] < 0) & (second["producer_id"] < 0)
     has_time = (first["timestamp"] >= 0) & (second["timestamp"] >= 0)
-    retry = without_producer & has_time & (first["batch"] != second["batch"]) & (find_whole or are_whole_batches)(pairs)
+    retry = without_producer & has_time & (first["batch"] != second["batch"])
     retry &= second["offset"] - first["offset"] < window.offsets
     # The offsets of a malformed batch need not ascend.
     retry &= second["ordinal"] - first["ordinal"] < window.offsets
     retry &= np.abs(second["timestamp"] - first["timestamp"]) < window.milliseconds
+    is_whole = (find_whole or are_whole_batches)(pairs)
+    is_divided = second["count"] > LARGEST_UNDIVIDED
+    others = np.flatnonzero(retry & ~is_whole & ~is_divided & have_same_create_time(pairs))
+    if len(others):
+        is_whole[others] = _begin_batches(pairs, others)
+    retry &= is_whole
     return np.select(
         [
             retry & have_same_create_time(pairs),
@@ -349,3 +359,28 @@ def are_whole_batches(pairs: ContentPairArray) -> BoolArray:
 def matching_batches(pairs: ContentPairArray) -> IntArray:
     """Return view, earlier batch and later batch of each pair, one row per pair."""
     return np.stack([_views(pairs), pairs["first"]["batch"], pairs["second"]["batch"]], axis=1)
+
+
+def _begin_batches(pairs: ContentPairArray, rows: IntArray) -> BoolArray:
+    """Return which pairs belong to whole batches, one or more, that are repeated at the beginning of a larger one.
+
+    A single record that does not directly follow its earlier copy proves little: the same event may have occurred twice
+    in a millisecond.
+
+    Args:
+        pairs: as for :func:`partition_reasons`.
+        rows: indexes of the pairs in question, which have equal timestamps.
+    """
+    later, batch = pairs["second"]["ordinal"][rows], pairs["second"]["batch"][rows]
+    distance = later - pairs["first"]["ordinal"][rows]
+    starts = np.ones(len(rows), bool)
+    starts[1:] = (batch[1:] != batch[:-1]) | (distance[1:] != distance[:-1]) | (later[1:] != later[:-1] + 1)
+    begins = np.flatnonzero(starts)
+    ends = np.append(begins[1:], len(rows)) - 1
+    sizes = ends - begins + 1
+    first, last = take_rows(pairs, rows[begins]), take_rows(pairs, rows[ends])["first"]
+    is_whole = (first["first"]["index"] == 0) & (first["second"]["index"] == 0)
+    is_whole &= last["index"] == last["count"] - 1
+    is_whole &= (sizes > 1) | (distance[begins] == sizes)
+    whole: BoolArray = np.repeat(is_whole, sizes)
+    return whole

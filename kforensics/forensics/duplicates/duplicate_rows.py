@@ -80,7 +80,7 @@ REASON_NAMES = {
     DuplicateReason.OTHER_EPOCH: "same content from another epoch of the producer",
     DuplicateReason.OTHER_SEQUENCE: "same content from the same producer under another sequence",
     DuplicateReason.OTHER_BATCH: "same content and sequence in a batch that was cut otherwise",
-    DuplicateReason.NO_PRODUCER: "same content without a producer id, at another time, in another batch or far away",
+    DuplicateReason.NO_PRODUCER: "same content without a producer id, at another time, in part of a batch or far away",
     DuplicateReason.NO_TIME: "same content without a producer id or a timestamp",
     DuplicateReason.PERIODIC: "same content again and again, without a producer id",
     DuplicateReason.SAME_PRODUCER: "same content from the same producer",

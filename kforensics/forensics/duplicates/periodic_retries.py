@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Retries"]
 
-# A client gives up at some point: more copies of a batch than that are content that recurs. With timestamps of the
-# producer, all copies have the same one, which is hardly chance; with those of the broker, fewer copies count.
+# Most clients give up at some point: more copies of a batch than that are content that recurs. With timestamps of the
+# producer, all copies have the same one, which is hardly chance; with those of the broker, fewer copies count. Some
+# clients never give up: different records with their timestamps, again and again without others in between, are retries
+# however many they are.
 MAX_RETRIES_SAME_TIME = 10
 MAX_RETRIES_APPEND_TIME = 2
 # What decides whether a run at level CONTENT_RETRY is a retry.
@@ -111,7 +113,8 @@ def _are_periodic(retries: RetryArray, copies: IntArray) -> BoolArray:
     limit = np.where(has_same_time, MAX_RETRIES_SAME_TIME, MAX_RETRIES_APPEND_TIME)
     is_directly_after = retries["second"] == retries["first"] + retries["span"]
     proves_little = ~has_same_time & ~retries["is_varied"]
-    periodic: BoolArray = (copies > limit) | (proves_little & ((copies > 1) | ~is_directly_after))
+    is_endless = has_same_time & retries["is_varied"] & is_directly_after
+    periodic: BoolArray = ((copies > limit) & ~is_endless) | (proves_little & ((copies > 1) | ~is_directly_after))
     return periodic
 
 

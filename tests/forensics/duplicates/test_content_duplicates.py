@@ -94,6 +94,16 @@ def test_little_memory_and_pure_python_give_the_same_result(tmp_path: Path, seed
 
 
 @pytest.mark.parametrize("seed", range(12))
+def test_huge_batches_are_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Whole batches are recognized all the same; the beginnings of huge ones are not looked at."""
+    for module in ("content_duplicates", "content_pairs"):
+        monkeypatch.setattr(f"kforensics.forensics.duplicates.{module}.LARGEST_UNDIVIDED", 1)
+    log = random_log(seed, batches=200)
+    rows = duplicates(log.save(tmp_path), log.hidden)
+    assert sorted(duplicates(log.save(tmp_path), log.hidden, memory=TINY).tolist()) == sorted(rows.tolist())
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_batches_may_be_spread_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     log = random_log(seed, batches=200)
     rows = duplicates(log.save(tmp_path), log.hidden)
@@ -211,6 +221,52 @@ def test_with_append_times_a_part_of_the_next_batch_is_no_retry(tmp_path: Path) 
     log.write([(b"k", b"1"), (b"k", b"2"), (b"k", b"3")], timestamp=60, has_create_time=False)
     (row,) = duplicates(log.save(tmp_path))
     assert (row["level"], row["why"]) == (DuplicateLevel.CONTENT, DuplicateReason.NO_PRODUCER)
+
+
+@pytest.mark.parametrize(
+    ("sent", "again", "delay", "between", "retried"),
+    [
+        ([b"1"], [b"1", b"2"], 0, 0, 1),
+        ([b"1"], [b"1", b"2"], 1, 0, 0),  # sent later: an event that occurred twice
+        ([b"1"], [b"1", b"2"], 0, 1, 0),  # twice in a millisecond
+        ([b"1", b"2"], [b"1", b"2", b"3"], 0, 1, 2),
+        ([b"1", b"2"], [b"1", b"3"], 0, 0, 0),  # a part of the earlier batch
+        ([b"1", b"2"], [b"3", b"1", b"2"], 0, 0, 0),  # not at the beginning
+    ],
+)
+def test_records_that_are_sent_again_in_front_of_others_are_a_retry(  # noqa: PLR0917
+    tmp_path: Path, sent: list[bytes], again: list[bytes], delay: int, between: int, retried: int
+) -> None:
+    """As librdkafka does: what was not acknowledged goes back to the front of its queue."""
+    log = Log()
+    log.write([(b"k", value) for value in sent], timestamp=50)
+    for _ in range(between):
+        log.write([(b"between", b"")], timestamp=50)
+    log.write([(b"k", value) for value in again], timestamp=50 + delay)
+    rows = duplicates(log.save(tmp_path))
+    retries = rows[rows["level"] == DuplicateLevel.CONTENT_RETRY]
+    assert int(retries["records"].sum()) == retried
+
+
+def test_several_batches_that_are_sent_again_as_one_are_a_retry(tmp_path: Path) -> None:
+    log = Log()
+    for value in (b"1", b"2", b"3"):
+        log.write([(b"k", value)], timestamp=50)
+    log.write([(b"k", value) for value in (b"1", b"2", b"3", b"4")], timestamp=50)
+    (row,) = duplicates(log.save(tmp_path))
+    assert (row["level"], row["why"], row["records"]) == (
+        DuplicateLevel.CONTENT_RETRY,
+        DuplicateReason.RETRY_SAME_TIME,
+        3,
+    )
+
+
+def test_different_records_again_and_again_without_others_in_between_are_retries(tmp_path: Path) -> None:
+    """Some clients never give up; the timestamps show that it is the same batch."""
+    log = Log()
+    for _ in range(24):
+        log.write([(b"k", b"1"), (b"k", b"2")], timestamp=1000)
+    assert set(duplicates(log.save(tmp_path))["level"].tolist()) == {DuplicateLevel.CONTENT_RETRY}
 
 
 def test_a_part_of_a_batch_is_no_retry_whatever_its_timestamp(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def expected_periodic(runs: DuplicateRunArray) -> list[bool]:
         copies = before[run] + after[run] + 1
         is_directly_after = second[run] == first[run] + span[run]
         if retries["why"][run] == DuplicateReason.RETRY_SAME_TIME:
-            periodic.append(copies > 10)
+            periodic.append(copies > 10 and not (is_varied and is_directly_after))
         else:
             periodic.append(copies > 2 or (not is_varied and (copies > 1 or not is_directly_after)))
     return periodic
