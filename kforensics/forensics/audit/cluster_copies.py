@@ -51,8 +51,8 @@ class LogDir:
 def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
     """Return for each log directory of a cluster the folder that names its copy; empty if there is one copy.
 
-    Log directories belong to one copy if they lie in the same folder, unless that has a broker twice. If a broker
-    is there twice, its newest copy stays with the other brokers.
+    Log directories belong to one copy if they lie in the same folder, unless it has a broker twice. If a broker
+    has two copies, its newest one stays with the other brokers.
     """
     conflicts = {*_of_brokers(log_dirs), *_of_topics(log_dirs)}
     if not conflicts:

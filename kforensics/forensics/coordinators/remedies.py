@@ -249,12 +249,17 @@ class CoordinatorRemedies:
         if is_misplaced(self.cluster, np.array([number]))[0]:
             phrase = f"Ongoing, times out at {until}, but its id belongs to another coordinator"
             return _Situation("misplaced", phrase, values, name, Severity.WARNING)
-        if self._overdue[number]:
+        if self._overdue[number] or self._is_given_after_deadline(number):
             if self._copied_at(number) > transaction_deadlines(self.cluster)[number]:
                 return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
             phrase = f"Ongoing until its timeout at {until}; the files do not show what followed"
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
+
+    def _is_given_after_deadline(self, number: int) -> bool:
+        """Return whether the caller gives a time of evaluation after the timeout, whatever happened since the copy."""
+        rules = self.cluster.rules
+        return not rules.is_assumed and bool(transaction_deadlines(self.cluster)[number] < rules.as_of_ms)
 
     def _later_begin(self, number: int, last_time: int) -> int | None:
         """Return when the transaction of an id began, if that is after the timestamp of its last batch."""

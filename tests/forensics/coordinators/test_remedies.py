@@ -108,6 +108,16 @@ def test_a_decided_transaction_must_not_be_aborted(state: str, after: int, sever
     assert finding.severity is severity
 
 
+def test_after_its_timeout_the_remedy_is_not_to_wait_for_it(tmp_path: Path) -> None:
+    """The broker crashed long before the time of evaluation; no coordinator may have looked at it since."""
+    forge(tmp_path, OPEN, clean_shutdown=False)
+    forge_coordinator(tmp_path, ONGOING, clean_shutdown=False)
+    keep_times(tmp_path, NOW + 1000, NOW + 2000)
+    text, finding = findings_with_remedies(tmp_path, NOW + 100 * HOUR)["lso-stuck"]
+    assert text.startswith("Its coordinator should have aborted it at 2023-11-15 00:13:20 UTC")
+    assert finding.severity is Severity.WARNING
+
+
 @pytest.mark.parametrize("kept_until", [None, NOW + 3_100_000])
 @pytest.mark.parametrize("decided", ["", "; a PrepareCommit 7 0 timeout 7200000 {t-0} t 3000000"])
 def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until: int | None, tmp_path: Path) -> None:
@@ -203,7 +213,7 @@ CLEANED = {0: ENDED.replace("D 7", "gone D 7").replace("M 7", "gone M 7"), 3: "p
 def test_a_lagging_replica_is_to_catch_up(log: Segments, begins: str, tmp_path: Path) -> None:
     """The broker was stopped while the other one went on, and perhaps cleaned its log."""
     forge(tmp_path / "broker-1", OPEN)
-    forge(tmp_path / "broker-2", log, compacted=log == CLEANED)
+    forge(tmp_path / "broker-2", log, compacted=log == CLEANED, node_id=2)
     forge_coordinator(tmp_path / "broker-2", f"{ONGOING}; a PrepareCommit 7 0 {{t-0}} t 9; a CompleteCommit 7 0 t 30")
     partitions = partitions_under(tmp_path)
     scope = AuditScope(Rules(NOW + HOUR), clusters=Clusters.of(partitions))
