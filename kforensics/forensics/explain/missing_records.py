@@ -96,7 +96,9 @@ def reason_limits(state: PartitionState) -> set[int]:
 def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:
     """Return why an offset is outside the log, None if it is inside."""
     if not state.partition.has_log:
-        return Reason(RecordStatus.NOT_ON_HAND, "the partition folder has no .log file any more", UNVERIFIABLE)
+        return Reason(
+            RecordStatus.NOT_ON_HAND, "the partition folder has no .log file any more, or an empty one", UNVERIFIABLE
+        )
     if offset >= state.log_end_offset:
         return _beyond_end(state)
     remote = state.remote_log_start_offset

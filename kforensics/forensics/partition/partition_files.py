@@ -133,8 +133,19 @@ class Partition:
 
     @property
     def has_log(self) -> bool:
-        """Whether it has any segment."""
-        return bool(self.segments)
+        """Whether it has any segment, and not only empty ones that had data."""
+        return bool(self.segments) and not self.is_emptied
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether all its segments are empty, although a broker that was shut down cleanly had flushed more.
+
+        At a clean shutdown the recovery point is the log end, and the last snapshot is there.
+        """
+        if not self.segments or self.size or not self.log_dir.clean_shutdown:
+            return False
+        flushed = max(self.checkpoint(RECOVERY_POINT) or 0, *self.snapshots, 0)
+        return flushed > (self.segments[-1].base_offset or 0)
 
     @property
     def log_place(self) -> LogPlace:
@@ -230,7 +241,7 @@ def forbidden_sidecars(files: Iterable[FoundFile]) -> Iterator[InputForbiddenErr
 
 
 def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
-    """Yield the partitions that once had data and whose live folder has no ``.log`` file any more.
+    """Yield the partitions that once had data and whose live folder has no ``.log`` file any more, or an empty one.
 
     The checkpoints of a topic that was deleted and created again may still be those of the deleted one.
     """
@@ -238,6 +249,9 @@ def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
     for partition in partitions:
         name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir
         if partition.place.topic is None or name is None or name.state != LIVE or not partition.lost_end:
+            continue
+        if partition.is_emptied:  # a clean shutdown writes all checkpoints
+            yield partition
             continue
         if log_dir.path not in deleted:
             deleted[log_dir.path] = _deleted_in(log_dir.path)

@@ -214,7 +214,8 @@ def test_a_lagging_replica_is_to_catch_up(log: Segments, begins: str, tmp_path: 
     """The broker was stopped while the other one went on, and perhaps cleaned its log."""
     forge(tmp_path / "broker-1", OPEN)
     forge(tmp_path / "broker-2", log, compacted=log == CLEANED, node_id=2)
-    forge_coordinator(tmp_path / "broker-2", f"{ONGOING}; a PrepareCommit 7 0 {{t-0}} t 9; a CompleteCommit 7 0 t 30")
+    ended = f"{ONGOING}; a PrepareCommit 7 0 {{t-0}} t 9; a CompleteCommit 7 0 t 30"
+    forge_coordinator(tmp_path / "broker-2", ended, node_id=2)
     partitions = partitions_under(tmp_path)
     scope = AuditScope(Rules(NOW + HOUR), clusters=Clusters.of(partitions))
     found = [evaluate_partition(one, scope, workers=0).cluster_input for one in partitions]

@@ -22,7 +22,10 @@ CODES = by_name(
     Code(
         "log-missing",
         Severity.CRITICAL,
-        meaning="A partition has no log, although its checkpoints, snapshots or indexes show that it had one.",
+        meaning=(
+            "A partition has no log, or only empty .log files, although its checkpoints, snapshots or indexes show "
+            "that it had one."
+        ),
         remedy=(
             "Keep the broker stopped and copy its log directory. Restore the .log files of {topic}-{partition}, or "
             "start the broker only while another replica that has the records leads."
@@ -58,9 +61,10 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     lost = f"At least {format_offsets(first, end - 1)} were there. " if first < end else ""
     aside = [file.path for file in partition.others if file.kind == "log"]
     deleted = list(state.other_logs(DELETED)) if state.was_deleting_files else []
+    why = "The .log file is empty" if partition.is_emptied else "The folder has no .log file"
     finding = state.finding(
         CODES["log-missing"],
-        f"The folder has no .log file. {lost}{_clues(state)}.",
+        f"{why}. {lost}{_clues(state)}.",
         # Its broker was replacing segments: there are new ones, which the copy does not have.
         severity=Severity.WARNING if deleted else None,
         offsets=(first, end - 1) if first < end else None,

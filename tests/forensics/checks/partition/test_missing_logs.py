@@ -63,6 +63,36 @@ def test_a_partition_whose_log_files_are_gone_is_found(log_dir: Path) -> None:
     assert f"high watermark {end}" in finding.message
 
 
+def test_a_log_whose_file_is_empty_is_missing_too(log_dir: Path) -> None:
+    """As a file system leaves it, or a copy that broke off; a coordinator's log is then not consulted either."""
+    for name in ("input-0", "__transaction_state-0"):
+        (log_dir / name / f"{0:020}.log").write_bytes(b"")
+    findings = missing(partitions_under(log_dir))
+    assert {name: finding.severity for name, finding in findings.items()} == dict.fromkeys(
+        ("input-0", "__transaction_state-0"), Severity.CRITICAL
+    )
+    assert findings["input-0"].message.startswith("The .log file is empty. At least offsets 0 to 5 were there.")
+    assert "txn-hanging" not in run("audit", "--as-of", "2026-11-21T12:40", "--verbose", log_dir).text
+    answer = run("lso", "--as-of", "2026-11-21T12:40", log_dir / "input-0")
+    assert answer.lines[0] == "input-0 on broker 1: LSO unknown, the log is missing"
+
+
+@pytest.mark.parametrize("base_offset", [0, 6])
+def test_an_empty_segment_is_no_missing_log_if_nothing_was_flushed_after_its_start(
+    base_offset: int, tmp_path: Path
+) -> None:
+    """A topic without records, or one whose records have all been deleted."""
+    forge(tmp_path, {base_offset: ""}, high_watermark=base_offset)
+    (partition,) = partitions_under(tmp_path)
+    assert (partition.has_log, partition.size) == (True, 0)
+
+
+def test_an_empty_file_of_a_running_broker_may_have_been_copied_before_the_checkpoints(log_dir: Path) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    (log_dir / "input-0" / f"{0:020}.log").write_bytes(b"")
+    assert all(partition.has_log for partition in partitions_under(log_dir))
+
+
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(False, Severity.WARNING), (True, Severity.CRITICAL)])
 def test_a_running_broker_may_have_replaced_the_log_during_the_copy(
     clean_shutdown: bool, severity: Severity, tmp_path: Path
@@ -97,7 +127,7 @@ def test_commands_name_the_partition_and_know_no_offset_of_it(name: str, log_dir
     row = run("lso", "--topic", "committed", "--format", "csv", path).lines[-1]
     assert row.endswith("committed,0,0,,20,checkpoint,,,,false,,,,,,,,")
     story = run("explain", "--topic", "committed", "--partition", "0", "--offset", "3", path).text
-    assert "the partition folder has no .log file any more" in story
+    assert "the partition folder has no .log file any more, or an empty one" in story
 
 
 QUESTIONS = {
