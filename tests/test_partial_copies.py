@@ -152,3 +152,23 @@ def test_an_internal_topic_without_checkpoints_lost_no_segment(tmp_path: Path) -
                 for index in copy.glob(f"{segment.stem}.*index"):
                     index.write_bytes(b"")
             assert serious(copy) == set(), partition.name
+
+
+def test_a_newest_segment_that_is_missing_explains_what_is_open(tmp_path: Path) -> None:
+    """A broker that was shut down cleanly had flushed it: what is open before it may have ended there."""
+    folder = Path(shutil.copytree(SAMPLES / "transactions-v2" / "broker-1", tmp_path / "broker-1"))
+    newest = max((folder / "segments-0").glob("*.log"))
+    assert newest.stat().st_size > 0
+    for file in (folder / "segments-0").glob(f"{newest.stem}.*"):
+        file.unlink()
+    found = kforensics.audit(folder, as_of="2026-11-21T13:00", processes=1).findings.to_pylist()
+    here = {row["code"]: row for row in found if row["topic"] == "segments" and row["severity"] != "info"}
+    assert {code: row["severity"] for code, row in here.items()} == {
+        "segment-missing": "critical",
+        "lso-stuck": "warning",
+        "txn-late": "warning",
+    }
+    missing = here["segment-missing"]
+    assert (missing["first_offset"], missing["last_offset"]) == (int(newest.stem), 65)
+    (beyond,) = (row for row in found if row["code"] == "checkpoint-hw-beyond-end")
+    assert (beyond["severity"], beyond["cause"]) == ("info", "segment-missing")

@@ -115,7 +115,7 @@ class PartitionMarkers:
         high_watermark: from the checkpoint of its broker, None if that lacks the partition.
         has_append_times: whether all its timestamps are append times.
         offset_gaps: number of offset gaps in its log.
-        is_broken: whether its log has unreadable or damaged batches, which may be markers.
+        is_broken: whether its log has unreadable or damaged batches, which may be markers, or has lost its end.
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
         lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
@@ -157,7 +157,7 @@ class PartitionMarkers:
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lag = lag_of(state, newest)
         copied_at = _copied_at(state, lag)
-        is_broken = state.is_broken or state.log.has_damaged_batches
+        is_broken = state.is_broken or state.log.has_damaged_batches or len(state.log_gaps.lost_end.before) > 0
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),

@@ -364,8 +364,8 @@ def matching_batches(pairs: ContentPairArray) -> IntArray:
 def _begin_batches(pairs: ContentPairArray, rows: IntArray) -> BoolArray:
     """Return which pairs belong to whole batches, one or more, that are repeated at the beginning of a larger one.
 
-    A single record that does not directly follow its earlier copy proves little: the same event may have occurred twice
-    in a millisecond.
+    What does not directly follow its earlier copy proves little if it is a single record, because the same event may
+    have occurred twice in a millisecond, or if its timestamp is one of whole seconds, which hardly came from a clock.
 
     Args:
         pairs: as for :func:`partition_reasons`.
@@ -381,6 +381,7 @@ def _begin_batches(pairs: ContentPairArray, rows: IntArray) -> BoolArray:
     first, last = take_rows(pairs, rows[begins]), take_rows(pairs, rows[ends])["first"]
     is_whole = (first["first"]["index"] == 0) & (first["second"]["index"] == 0)
     is_whole &= last["index"] == last["count"] - 1
-    is_whole &= (sizes > 1) | (distance[begins] == sizes)
+    by_clock = first["second"]["timestamp"] % 1000 != 0
+    is_whole &= ((sizes > 1) & by_clock) | (distance[begins] == sizes)
     whole: BoolArray = np.repeat(is_whole, sizes)
     return whole

@@ -61,7 +61,7 @@ def precedes_damage(state: PartitionState, transactions: TransactionArray) -> Bo
     ]
     precedes: BoolArray = _codes(transactions, "") < max(starts, default=NOTHING)
     ends, gaps = np.full(len(transactions), state.log_end_offset), state.log_gaps
-    for ranges in (gaps.lost, gaps.damaged):
+    for ranges in gaps.uncertain:
         precedes |= ranges.are_between(transactions["last_offset"], ends)
     return precedes
 

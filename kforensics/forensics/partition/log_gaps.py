@@ -14,6 +14,7 @@ import numpy as np
 
 from kforensics.forensics.core.observations import ObservationArray, Observed, log_positions, observations_of
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
+from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -125,6 +126,7 @@ class LogGaps:
         lost: where a segment is lost: offsets are missing that no cleaner removed.
         damaged: where batches are damaged.
         incomplete: the number of each segment after which one is lost.
+        lost_end: the end of the log, if it is lost.
         damage_code: the code of the finding about the first damage.
     """
 
@@ -132,7 +134,13 @@ class LogGaps:
     lost: Gaps
     damaged: Gaps
     incomplete: IntArray
+    lost_end: Gaps = NOWHERE
     damage_code: str | None = None
+
+    @property
+    def uncertain(self) -> tuple[Gaps, ...]:
+        """Where a batch may have been that is now missing or damaged."""
+        return self.lost, self.lost_end, self.damaged
 
     def between(self, first_offset: int, last_offset: int) -> Lacking:
         """Return what the log may lack between two offsets.
@@ -144,6 +152,7 @@ class LogGaps:
         lost, merged, damaged = (
             gaps.any_between(first_offset, last_offset) for gaps in (self.lost, self.merged, self.damaged)
         )
+        lost |= self.lost_end.any_between(first_offset, last_offset)
         return Lacking(lost, merged, self.damage_code if damaged else None)
 
     def damage_at(self, *offsets: int) -> str | None:
@@ -164,7 +173,19 @@ def log_gaps(state: PartitionState) -> LogGaps:
     lost = Gaps(bounds.reached[incomplete], bounds.base[incomplete + 1])
     code = next((code_of(row) for _, row in state.log.damage if is_reported(row)), None)
     damaged = NOWHERE if code is None or not state.log.batches else _damaged(state, bounds)
-    return LogGaps(_merged(state, bounds), lost, damaged, incomplete, code)
+    return LogGaps(_merged(state, bounds), lost, damaged, incomplete, _lost_end(state), code)
+
+
+def _lost_end(state: PartitionState) -> Gaps:
+    """Return the range after the log, if a broker that was shut down cleanly had flushed more than there is.
+
+    Its recovery point is then the log end.
+    """
+    partition, end, last = state.partition, state.log_end_offset, len(state.partition.segments) - 1
+    is_unreadable = any(segment == last and row.next_good_position is None for segment, row in state.log.damage)
+    if not partition.log_dir.clean_shutdown or is_unreadable or (partition.checkpoint(RECOVERY_POINT) or 0) <= end:
+        return NOWHERE
+    return Gaps(np.array([end - 1], "i8"), np.array([NEVER], "i8"))
 
 
 def _merged(state: PartitionState, bounds: SegmentBounds) -> Gaps:

@@ -123,13 +123,13 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
             f"{format_offsets(end, high_watermark - 1)} missing."
         )
         traces, evidence = traces_of_lost_end(state)
-        copied_before = _is_log_copied_before(state)
+        copied_before, is_lost = _is_log_copied_before(state), len(state.log_gaps.lost_end.before) > 0
         likely = f" Not ruled out: {f'{COPIED_BEFORE}, or ' if copied_before is not False else ''}{LOST_IN_CRASH}."
         innocent = "" if _is_clean_shutdown(state) else likely
         yield state.finding(
             CODES["checkpoint-hw-beyond-end"],
             message + _flushed(state) + traces + innocent,
-            severity=Severity.INFO if copied_before and not traces else None,
+            severity=Severity.INFO if is_lost or (copied_before and not traces) else None,
             offsets=(end, high_watermark - 1),
             evidence={**_evidence(state, high_watermark=high_watermark), **evidence},
             exactness=_exactness(state),
@@ -137,6 +137,7 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
                 f"{COPIED_BEFORE}: {COPY_ORDER[copied_before] or _unless_clean_shutdown(state)}",
                 f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}",
             ),
+            cause="segment-missing" if is_lost else None,
         )
 
 

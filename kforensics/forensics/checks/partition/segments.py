@@ -18,7 +18,8 @@ from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.forensics.partition.log_gaps import SegmentBounds
-from kforensics.forensics.partition.partition_files import DELETED, LOG_START
+from kforensics.forensics.partition.lost_end import traces_of_lost_end
+from kforensics.forensics.partition.partition_files import DELETED, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch, has_index_between
 from kforensics.parsers.files.discover import FoundFile
@@ -28,7 +29,10 @@ CODES = by_name(
     Code(
         "segment-missing",
         Severity.CRITICAL,
-        meaning="Offsets are missing between two segments: a segment, or the end of one, is missing.",
+        meaning=(
+            "Offsets are missing between two segments, or at the end of the log: a segment, or the end of one, is "
+            "missing."
+        ),
         remedy=REBUILD,
         why=(
             "Consumers skip from the last record before the gap to the first one after it, without an error. A "
@@ -101,6 +105,8 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
     incomplete = state.log_gaps.incomplete.tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
+    if len(state.log_gaps.lost_end.before):
+        yield _missing_end(state)
 
 
 def _base_mismatch(state: PartitionState, bounds: SegmentBounds, segment: int) -> Finding:
@@ -251,6 +257,20 @@ def _missing(state: PartitionState, bounds: SegmentBounds, segment: int) -> Find
             _cleaner(state, compacted_by_leader, may_be_cleaned=may_be_cleaned),
         ),
         cause=_cause(state, segment),
+    )
+
+
+def _missing_end(state: PartitionState) -> Finding:
+    first, last = state.log_end_offset, (state.partition.checkpoint(RECOVERY_POINT) or 0) - 1
+    traces, evidence = traces_of_lost_end(state)
+    return state.finding(
+        CODES["segment-missing"],
+        f"{format_count(last - first + 1, 'offset')} missing at the end: {first} to {last}. All offsets below "
+        f"{last + 1} had been flushed when the broker was shut down cleanly.{traces}",
+        at=(len(state.partition.segments) - 1, state.partition.segments[-1].size),
+        offsets=(first, last),
+        evidence={"missing": last - first + 1, "recovery_point": last + 1, **evidence},
+        benign=("only some of the files were copied: not ruled out",),
     )
 
 

@@ -286,7 +286,7 @@ class _Replay:
 
 def _lost_or_damaged(state: PartitionState) -> Iterator[LackingSpan]:
     """Yield the records that are lost or damaged; of any of them the time is not known."""
-    for ranges in (state.log_gaps.lost, state.log_gaps.damaged):
+    for ranges in state.log_gaps.uncertain:
         yield from (LackingSpan(offset, 0, NEVER) for offset in ranges.before.tolist())
 
 
