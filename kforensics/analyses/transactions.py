@@ -21,7 +21,7 @@ from kforensics.forensics.core.external_sort import ExternalSort
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.blocking_transactions import evaluation_time
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, durations, has_duration
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from kforensics.forensics.coordinators.transactions.history import History
 
 # The sort keys; the largest first where the largest are of interest.
-SORTS: dict[str, Callable[[Rules, TransactionArray], IntArray]] = {
+SORTS: dict[str, Callable[[int, TransactionArray], IntArray]] = {
     "offset": lambda _, rows: rows["first_offset"],
     "marker": lambda _, rows: np.where(rows["marker_offset"] < 0, np.iinfo("i8").max, rows["marker_offset"]),
-    "duration": lambda rules, rows: -durations(rules, rows),
+    "duration": lambda evaluated_ms, rows: -durations(evaluated_ms, rows),
     "records": lambda _, rows: -rows["records"],
     "bytes": lambda _, rows: -rows["bytes"],
     "begun": lambda _, rows: rows["first_timestamp"],
@@ -105,12 +105,12 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> TransactionsAnswer:
         """Return the selected transactions of a partition."""
-        key = partial(SORTS[self.sort], state.rules)
+        key = partial(SORTS[self.sort], evaluation_time(state))
         selected = ExternalSort(TRANSACTION, key)
         for page in state.transaction_store:
-            selected.add(page[self._is_selected(state.rules, page)])
+            selected.add(page[self._is_selected(state, page)])
         transactions = selected.finish()
-        opened = state.open_transactions[self._is_selected(state.rules, state.open_transactions)]
+        opened = state.open_transactions[self._is_selected(state, state.open_transactions)]
         opened = opened[np.argsort(key(opened), kind="stable")]
         tables = TransactionTables.of(state)
         return TransactionsAnswer(
@@ -122,17 +122,17 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
             context=context,
         )
 
-    def _is_selected(self, rules: Rules, page: TransactionArray) -> BoolArray:
+    def _is_selected(self, state: PartitionState, page: TransactionArray) -> BoolArray:
         selected: BoolArray = np.ones(len(page), bool)
         if self.states:
             selected &= np.isin(page["outcome"], [STATES[state] for state in self.states])
         if self.since is not None:
             is_open = page["outcome"] == TransactionOutcome.OPEN
-            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(rules.as_of_ms))
+            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(state.rules.as_of_ms))
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:
-            selected &= (durations(rules, page) >= self.min_duration_ms) & has_duration(page)
+            selected &= (durations(evaluation_time(state), page) >= self.min_duration_ms) & has_duration(page)
         return selected
 
 

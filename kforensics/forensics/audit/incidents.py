@@ -257,7 +257,7 @@ def _times(finding: Finding, as_of_ms: int) -> Iterator[int]:
             yield evidence[name]
     for name in ("silent_ms", "lasts_ms"):
         if isinstance(evidence.get(name), int):
-            yield as_of_ms - evidence[name]
+            yield evidence.get("evaluated_ms", as_of_ms) - evidence[name]
     since = evidence.get("since_ms") if finding.code.name == "lso-stuck" else None
     if isinstance(since, int) and since not in UNKNOWN_TIMES:
         yield since

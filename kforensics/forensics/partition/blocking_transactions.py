@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
@@ -23,10 +24,12 @@ __all__ = [
     "appended_by",
     "begin_times",
     "elapsed_since",
+    "evaluation_time",
     "hanging_evidence",
     "idle_times",
     "is_surely_idle",
     "last_times",
+    "silence",
 ]
 
 # A time that nothing shows: later than any.
@@ -86,14 +89,25 @@ def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
         state: the partition.
         timestamps: one timestamp in ms, or an array of them.
     """
-    rules, copied = state.rules, state.partition.taken_ms
-    ages, lag = rules.as_of_ms - timestamps, lag_of(state)
-    if lag is not None and lag.left_by_shutdown:
-        return np.minimum(ages, np.maximum(lag.since - timestamps, 0))
-    if not rules.is_assumed or copied is None or copied >= rules.as_of_ms:
+    ages, evaluated_ms = state.rules.as_of_ms - timestamps, evaluation_time(state)
+    if evaluated_ms >= state.rules.as_of_ms:
         return ages
     # A file may have been written to after its modification time was read and before its bytes were copied.
-    return np.minimum(ages, np.maximum(copied - timestamps, 0))
+    return np.minimum(ages, np.maximum(evaluated_ms - timestamps, 0))
+
+
+def evaluation_time(state: PartitionState) -> int:
+    """Return until when the copy of a partition can show what happened, in ms, at most the time of evaluation."""
+    rules, copied, lag = state.rules, state.partition.taken_ms, lag_of(state)
+    if lag is not None and lag.left_by_shutdown:
+        return min(rules.as_of_ms, lag.since)
+    return rules.as_of_ms if not rules.is_assumed or copied is None else min(rules.as_of_ms, copied)
+
+
+def silence(rules: Rules, idle_ms: int, evaluated_ms: int) -> dict[str, object]:
+    """Return for how long a producer has been silent, as evidence; with until when, if that is not the time of all."""
+    silent: dict[str, object] = {"silent_ms": idle_ms}
+    return silent if evaluated_ms == rules.as_of_ms else {**silent, "evaluated_ms": evaluated_ms}
 
 
 def last_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:

@@ -20,8 +20,8 @@ from kforensics.forensics.core.formatting import UNKNOWN_TIMES
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
-from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.partition.blocking_transactions import evaluation_time
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,
@@ -87,7 +87,8 @@ class ProducerTable:
 
     Attributes:
         place: the partition.
-        rules: limits and the time of evaluation.
+        evaluated_ms: until when the copy shows what happened, in ms.
+        pid_expiry_ms: ``producer.id.expiration.ms``.
         producers: the producers at the end of the log, or at an earlier offset.
         in_snapshot: for each of them whether the snapshot at the same offset contains it with the same state; None
             without a snapshot.
@@ -96,7 +97,8 @@ class ProducerTable:
     """
 
     place: Place
-    rules: Rules
+    evaluated_ms: int
+    pid_expiry_ms: int
     producers: ProducerStates
     in_snapshot: BoolArray | None
     is_exact: bool
@@ -113,7 +115,8 @@ class ProducerTable:
         snapshot = None if file is None else snapshot_entries(file.path)
         in_snapshot = None if snapshot is None else _agrees(producers, snapshot)
         is_exact = state.exact_from is not None and not state.is_broken
-        return cls(state.partition.place, state.rules, producers, in_snapshot, is_exact, state.transaction_store)
+        times = evaluation_time(state), state.rules.pid_expiry_ms
+        return cls(state.partition.place, *times, producers, in_snapshot, is_exact, state.transaction_store)
 
     def rows(self, selected: slice = slice(None)) -> Rows:
         """Return the rows, or some of them."""
@@ -124,7 +127,7 @@ class ProducerTable:
             # After its first available marker a producer is known exactly.
             "exact": (rows["coordinator_epoch"] >= 0) | self.is_exact,
             "expired": (rows["current_txn_first_offset"] < 0)
-            & (self.rules.as_of_ms - rows["last_timestamp"] >= self.rules.pid_expiry_ms),
+            & (self.evaluated_ms - rows["last_timestamp"] >= self.pid_expiry_ms),
             "in_snapshot": None if self.in_snapshot is None else self.in_snapshot[selected],
             **_totals(self, rows["producer_id"]),
         }
@@ -169,7 +172,7 @@ def _totals(table: ProducerTable, producer_ids: IntArray) -> dict[str, Any]:
             "aborted": (transactions["outcome"] == TransactionOutcome.ABORTED).astype("i8"),
             "records": transactions["records"],
             "bytes": transactions["bytes"],
-            "transaction_ms": np.where(closed, durations(table.rules, transactions), 0),
+            "transaction_ms": np.where(closed, durations(table.evaluated_ms, transactions), 0),
         }
         for name in PRODUCER_TOTALS:
             np.add.at(sums[name], indexes, weights[name])
@@ -260,7 +263,7 @@ class TransactionTables:
     Attributes:
         place: the partition.
         paths: paths of its segments.
-        rules: limits and the time of evaluation.
+        evaluated_ms: until when the copy shows what happened, in ms.
         transaction_store: its transactions.
         log_start_offset: first offset on disk that is visible to consumers.
         log_end_offset: offset after the last batch.
@@ -271,7 +274,7 @@ class TransactionTables:
 
     place: Place
     paths: tuple[str, ...]
-    rules: Rules
+    evaluated_ms: int
     transaction_store: TransactionStore
     log_start_offset: int
     log_end_offset: int
@@ -284,7 +287,7 @@ class TransactionTables:
         return cls(
             state.partition.place,
             tuple(segment.path for segment in state.partition.segments),
-            state.rules,
+            evaluation_time(state),
             state.transaction_store,
             state.local_log_start_offset,
             state.log_end_offset,
@@ -322,7 +325,7 @@ class TransactionTables:
             "outcome": Words(transactions["outcome"], OUTCOMES),
             "first_timestamp": _times(transactions["first_timestamp"]),
             "marker_timestamp": _times(transactions["marker_timestamp"]),
-            "duration_ms": nullable(durations(self.rules, transactions), ~has_duration(transactions)),
+            "duration_ms": nullable(durations(self.evaluated_ms, transactions), ~has_duration(transactions)),
             "path": Words(transactions["segment"], self.paths),
             "position": nullable(transactions["position"], NONE),
         }
@@ -365,10 +368,15 @@ def _matches(expected: ExpectedAbortedEntryArray, indexed: StructArray) -> tuple
     return same, rows
 
 
-def durations(rules: Rules, transactions: TransactionArray) -> IntArray:
-    """Return the durations of transactions in ms, 0 if unknown; for open ones, up to the time of evaluation."""
+def durations(evaluated_ms: int, transactions: TransactionArray) -> IntArray:
+    """Return the durations of transactions in ms, 0 if unknown; for open ones, up to the time of evaluation.
+
+    Args:
+        evaluated_ms: until when the copy shows what happened, as :func:`evaluation_time` returns it.
+        transactions: the transactions.
+    """
     is_open = transactions["outcome"] == TransactionOutcome.OPEN
-    ends = np.where(is_open, rules.as_of_ms, transactions["marker_timestamp"])
+    ends = np.where(is_open, evaluated_ms, transactions["marker_timestamp"])
     firsts = np.where(has_duration(transactions), transactions["first_timestamp"], ends)
     elapsed: IntArray = ends - firsts
     return elapsed

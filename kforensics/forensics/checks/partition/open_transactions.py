@@ -17,7 +17,7 @@ from kforensics.forensics.core.commands import ABORT, FIND_HANGING, LIST, TRANSA
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_duration
 from kforensics.forensics.core.reporting import Row, first_n, place
-from kforensics.forensics.partition.blocking_transactions import idle_times
+from kforensics.forensics.partition.blocking_transactions import evaluation_time, idle_times, silence
 from kforensics.forensics.partition.partition_state import PartitionState
 
 CODES = by_name(
@@ -115,9 +115,13 @@ def _open_at_end(state: PartitionState, row: Row) -> Finding:
         f"The transaction of producer {row['producer_id']}, first offset {row['first_offset']}, has no marker: "
         f"{format_count(row['records'], 'record')}, last offset {row['last_offset']}.",
         **place(row),
-        evidence={"records": row["records"], "silent_ms": row["idle_time"]},
+        evidence={"records": row["records"], **_silence(state, row)},
         benign=(f"in flight when the files were copied: {'no, it is late' if is_late else 'likely'}",),
     )
+
+
+def _silence(state: PartitionState, row: Row) -> dict[str, object]:
+    return silence(state.rules, row["idle_time"], evaluation_time(state))
 
 
 def _late(state: PartitionState, row: Row) -> Finding:
@@ -128,7 +132,7 @@ def _late(state: PartitionState, row: Row) -> Finding:
         f"{format_duration(row['idle_time'])} after {since}; brokers count it as late after "
         f"{format_duration(state.rules.late_ms)}.",
         **place(row),
-        evidence={"silent_ms": row["idle_time"], "late_ms": state.rules.late_ms, **state.rules.evidence(MAX_TIMEOUT)},
+        evidence={**_silence(state, row), "late_ms": state.rules.late_ms, **state.rules.evidence(MAX_TIMEOUT)},
         benign=(
             f"timestamps set by the client: {'yes, so the marker counts' if row['implied'] else 'no sign of it'}",
             "producer of a two-phase commit: not visible without the coordinator log",
