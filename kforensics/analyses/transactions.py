@@ -21,7 +21,7 @@ from kforensics.forensics.core.external_sort import ExternalSort
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.partition.blocking_transactions import evaluation_time
+from kforensics.forensics.partition.blocking_transactions import copy_time
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, durations, has_duration
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -105,7 +105,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
 
     def answer(self, state: PartitionState, context: Context) -> TransactionsAnswer:
         """Return the selected transactions of a partition."""
-        key = partial(SORTS[self.sort], evaluation_time(state))
+        key = partial(SORTS[self.sort], copy_time(state))
         selected = ExternalSort(TRANSACTION, key)
         for page in state.transaction_store:
             selected.add(page[self._is_selected(state, page)])
@@ -132,7 +132,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:
-            selected &= (durations(evaluation_time(state), page) >= self.min_duration_ms) & has_duration(page)
+            selected &= (durations(copy_time(state), page) >= self.min_duration_ms) & has_duration(page)
         return selected
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "HangingEvidenceArray",
     "appended_by",
     "begin_times",
+    "copy_time",
     "elapsed_since",
     "evaluation_time",
     "hanging_evidence",
@@ -98,9 +99,13 @@ def elapsed_since(state: PartitionState, timestamps: Any) -> Any:
 
 def evaluation_time(state: PartitionState) -> int:
     """Return until when the copy of a partition can show what happened, in ms, at most the time of evaluation."""
-    rules, copied, lag = state.rules, state.partition.taken_ms, lag_of(state)
-    if lag is not None and lag.left_by_shutdown:
-        return min(rules.as_of_ms, lag.since)
+    lag = lag_of(state)
+    return min(state.rules.as_of_ms, lag.since) if lag is not None and lag.left_by_shutdown else copy_time(state)
+
+
+def copy_time(state: PartitionState) -> int:
+    """Return the same as far as the partition alone shows it, without the metadata of its cluster."""
+    rules, copied = state.rules, state.partition.taken_ms
     return rules.as_of_ms if not rules.is_assumed or copied is None else min(rules.as_of_ms, copied)
 
 

@@ -21,7 +21,7 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.partition.blocking_transactions import evaluation_time
+from kforensics.forensics.partition.blocking_transactions import copy_time
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,
@@ -115,7 +115,7 @@ class ProducerTable:
         snapshot = None if file is None else snapshot_entries(file.path)
         in_snapshot = None if snapshot is None else _agrees(producers, snapshot)
         is_exact = state.exact_from is not None and not state.is_broken
-        times = evaluation_time(state), state.rules.pid_expiry_ms
+        times = copy_time(state), state.rules.pid_expiry_ms
         return cls(state.partition.place, *times, producers, in_snapshot, is_exact, state.transaction_store)
 
     def rows(self, selected: slice = slice(None)) -> Rows:
@@ -287,7 +287,7 @@ class TransactionTables:
         return cls(
             state.partition.place,
             tuple(segment.path for segment in state.partition.segments),
-            evaluation_time(state),
+            copy_time(state),
             state.transaction_store,
             state.local_log_start_offset,
             state.log_end_offset,
@@ -372,7 +372,7 @@ def durations(evaluated_ms: int, transactions: TransactionArray) -> IntArray:
     """Return the durations of transactions in ms, 0 if unknown; for open ones, up to the time of evaluation.
 
     Args:
-        evaluated_ms: until when the copy shows what happened, as :func:`evaluation_time` returns it.
+        evaluated_ms: until when the copy shows what happened, as :func:`copy_time` returns it.
         transactions: the transactions.
     """
     is_open = transactions["outcome"] == TransactionOutcome.OPEN
