@@ -165,6 +165,7 @@ def test_a_newest_segment_that_is_missing_explains_what_is_open(tmp_path: Path) 
     here = {row["code"]: row for row in found if row["topic"] == "segments" and row["severity"] != "info"}
     assert {code: row["severity"] for code, row in here.items()} == {
         "segment-missing": "critical",
+        "atomicity-marker-missing": "critical",
         "lso-stuck": "warning",
         "txn-late": "warning",
     }

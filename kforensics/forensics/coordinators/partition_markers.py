@@ -114,8 +114,8 @@ class PartitionMarkers:
         log_end_offset: its log end offset.
         high_watermark: from the checkpoint of its broker, None if that lacks the partition.
         has_append_times: whether all its timestamps are append times.
-        offset_gaps: number of offset gaps in its log.
-        is_broken: whether its log has unreadable or damaged batches, which may be markers, or has lost its end.
+        offset_gaps: number of offset gaps in its log, with a lost end.
+        is_broken: whether its log has unreadable or damaged batches, which may be markers.
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
         lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
@@ -157,7 +157,7 @@ class PartitionMarkers:
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lag = lag_of(state, newest)
         copied_at = _copied_at(state, lag)
-        is_broken = state.is_broken or state.log.has_damaged_batches or len(state.log_gaps.lost_end.before) > 0
+        is_broken = state.is_broken or state.log.has_damaged_batches
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
@@ -174,7 +174,7 @@ class PartitionMarkers:
             log_end_offset=state.log_end_offset,
             high_watermark=state.high_watermark,
             has_append_times=state.log.has_append_times,
-            offset_gaps=state.log.offset_gaps,
+            offset_gaps=state.log.offset_gaps + len(state.log_gaps.lost_end.before),
             is_broken=is_broken,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),

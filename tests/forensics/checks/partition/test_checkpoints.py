@@ -87,7 +87,7 @@ def test_traces_of_a_lost_segment_are_named(tmp_path: Path) -> None:
     for suffix in ("log", "index", "timeindex"):
         (log_dir / "replicated-0" / f"00000000000000000039.{suffix}").unlink()
     (finding,) = found_in(log_dir / "replicated-0")
-    assert key_facts([finding]) == [(BEYOND, Severity.WARNING)]
+    assert (key_facts([finding]), finding.cause) == ([(BEYOND, Severity.INFO)], "segment-missing")
     assert "The log was longer: a snapshot at offset 51, leader epoch" in finding.message
     assert finding.evidence["snapshots_beyond"] == [51]
 
