@@ -187,7 +187,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
     rules = with_given(rules_as_of(as_of_ms, newest), settings)
-    rules = with_remote_logs(rules, settings, [*in_scope, *elsewhere])
+    rules = _with_cluster_times(with_remote_logs(rules, settings, [*in_scope, *elsewhere]), found)
     copy_times = [(partition.place.log_dir, partition.taken_ms) for partition in partitions]
     for sentence in as_of_notes(copy_times, rules, newest) if partitions else ():
         note(sentence)
@@ -202,6 +202,14 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
+
+
+def _with_cluster_times(rules: Rules, found: Sequence[Partition]) -> Rules:
+    if not rules.is_assumed or len({partition.place.log_dir for partition in found}) < 2:
+        return rules
+    from kforensics.forensics.audit.cluster_membership import PartitionMembership, with_cluster_times  # slow to import
+
+    return with_cluster_times(rules, [PartitionMembership.of(partition) for partition in found])
 
 
 def _progress() -> Progress | None:
@@ -288,6 +296,14 @@ def as_of_notes(
     for log_dir, time in copy_times:
         if log_dir is not None and time is not None:
             newest[log_dir] = max(time, newest.get(log_dir, time))
+    earlier = sorted((time, log_dir) for log_dir, time in rules.cluster_times.items() if log_dir not in newest)
+    for time, log_dir in earlier[:NAMED_LOG_DIRS]:
+        yield (
+            f"{log_dir} is of another cluster, or of an earlier copy, whose newest file is from {format_time(time)}: it"
+            " is evaluated as of then"
+        )
+    if len(earlier) > NAMED_LOG_DIRS:
+        yield f"… and {format_count(len(earlier) - NAMED_LOG_DIRS, 'more such directory', 'more such directories')}"
     old = [(time, log_dir) for log_dir, time in newest.items() if rules.as_of_ms - time > rules.max_txn_timeout_ms]
     for time, log_dir in sorted(old)[:NAMED_LOG_DIRS]:
         yield (

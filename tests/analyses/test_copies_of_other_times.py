@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kforensics
+from tests.command import run
 from tests.forensics.forge import forge
 
 NOW = 1_700_000_000_000
@@ -43,3 +44,18 @@ def test_an_incident_began_before_its_copy(brokers: Path) -> None:
     incidents = kforensics.audit(brokers, processes=1).incidents.to_pylist()
     (since,) = {row["since"] for row in incidents if "open2" in str(row)}
     assert since <= NOW + 5 * SECOND
+
+
+def test_an_earlier_copy_of_a_stopped_broker_is_evaluated_as_of_then(tmp_path: Path) -> None:
+    """Nothing is known of what followed: the later copy shows that the transaction has ended."""
+    for day, batches in ((0, OPEN), (7, f"{OPEN}; M 7 0 C 0 @1 ts {NOW + 9 * SECOND}")):
+        log_dir = tmp_path / f"day-{day}" / "broker-1"
+        forge(log_dir, batches)
+        for path in filter(Path.is_file, log_dir.rglob("*")):
+            os.utime(path, ns=((NOW + day * DAY + 10 * SECOND) * 1_000_000,) * 2)
+    audit = kforensics.audit(tmp_path, processes=1)
+    assert {row["severity"] for row in audit.findings.to_pylist()} == {"info"}
+    (still_open,) = kforensics.transactions(tmp_path, states=["open"]).to_pylist()
+    assert (still_open["duration_ms"], "day-0" in still_open["log_dir"]) == (10 * SECOND, True)
+    notes = run("lso", tmp_path).err
+    assert f"{tmp_path}/day-0/broker-1 is of another cluster, or of an earlier copy" in notes

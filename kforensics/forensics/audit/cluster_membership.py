@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -32,6 +33,7 @@ class PartitionMembership(NamedTuple):
         has_log: whether it has any segment.
         first_offset: base offset of its first segment.
         last_segment: base offset and size of its last segment.
+        copied_ms: the newest modification time of its files and of the checkpoints beside it; None if there is none.
     """
 
     cluster_id: str | None
@@ -44,6 +46,7 @@ class PartitionMembership(NamedTuple):
     has_log: bool = True
     first_offset: int = 0
     last_segment: tuple[int, int] = (0, 0)
+    copied_ms: int | None = None
 
     @classmethod
     def of(cls, partition: Partition) -> PartitionMembership:
@@ -51,14 +54,34 @@ class PartitionMembership(NamedTuple):
         (broker_id, path, topic, number), log_dir = partition.place, partition.log_dir
         ids = partition.topic_id, log_dir.directory_id
         last = next(((segment.base_offset or 0, segment.size) for segment in partition.segments[-1:]), (0, 0))
-        extent = partition.first_offset, last
-        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log, *extent)
+        extent, copied_ms = (partition.first_offset, last), partition.copied_ms
+        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log, *extent, copied_ms)
 
     @property
     def log_place(self) -> LogPlace:
         """Where it is, and whether its log is there."""
         ids = self.cluster_id, self.broker_id, self.log_dir, self.directory_id
         return LogPlace(*ids, self.topic, self.partition, self.has_log)
+
+
+def with_cluster_times(rules: Rules, members: Sequence[PartitionMembership]) -> Rules:
+    """Return rules by which clusters, and copies of one, that were copied long before others have their own time.
+
+    Nothing is known of them from later on, though they may have been stopped.
+
+    Args:
+        rules: limits and the time of evaluation.
+        members: all partitions.
+    """
+    clusters, times = Clusters.of_members(members), dict[str, int]()
+    for member in members:
+        name = clusters.name_of_member(member)
+        times[name] = max(member.copied_ms or 0, times.get(name, 0))
+    earlier = {name: time for name, time in times.items() if 0 < time < rules.as_of_ms - rules.late_buffer_ms}
+    if not rules.is_assumed or len(times) == 1 or len(earlier) == len(times):
+        return rules
+    log_dirs = {member.log_dir: clusters.name_of_member(member) for member in members}
+    return replace(rules, cluster_times={path: earlier[name] for path, name in log_dirs.items() if name in earlier})
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,9 @@ class Rules:
             as far as metadata logs show it; NO_TIME for those that were never seen in sync.
         running_until: until when the broker of each log directory was running, in ms, by its own copy of the metadata
             log, which has a record of every half second.
+        cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
+            cluster was copied long before the newest one: they are evaluated as of that time.
+        newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
     """
 
     as_of_ms: int
@@ -100,14 +103,19 @@ class Rules:
     unreplicated_topics: tuple[str, ...] = ()
     out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
     running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    newest_ms: int | None = None
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
-        """Return the limits in a log directory, by the settings that are for it.
+        """Return the limits in a log directory, by the settings that are for it, and its time of evaluation.
 
         Args:
             log_dir: the log directory.
             topic: the topic whose settings are kept; None for none.
         """
+        if log_dir in self.cluster_times:
+            earlier = replace(self, as_of_ms=self.cluster_times[log_dir], newest_ms=self.as_of_ms, cluster_times={})
+            return earlier.at(log_dir, topic)
         entities = (f"topic {topic}", None) if topic is not None else ()
         of_topic = tuple(one for one in self.topic_settings if one.entity in entities and one.is_for(log_dir))
         if not self.settings:
@@ -126,6 +134,10 @@ class Rules:
     def across(self, log_dirs: Iterable[str | None]) -> Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""
         return max(map(self.at, log_dirs), key=lambda rules: rules.max_txn_timeout_ms, default=self)
+
+    def evaluated_at(self, time_ms: int) -> dict[str, object]:
+        """Return until when something was evaluated, for the evidence of a finding; nothing if that is as for all."""
+        return {} if time_ms == (self.newest_ms or self.as_of_ms) else {"evaluated_ms": time_ms}
 
     def tolerating(self, clock_skew_ms: int) -> Rules:
         """Return the limits for brokers whose clocks differ by up to so much."""

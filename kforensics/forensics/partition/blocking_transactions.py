@@ -111,8 +111,7 @@ def copy_time(state: PartitionState) -> int:
 
 def silence(rules: Rules, idle_ms: int, evaluated_ms: int) -> dict[str, object]:
     """Return for how long a producer has been silent, as evidence; with until when, if that is not the time of all."""
-    silent: dict[str, object] = {"silent_ms": idle_ms}
-    return silent if evaluated_ms == rules.as_of_ms else {**silent, "evaluated_ms": evaluated_ms}
+    return {"silent_ms": idle_ms, **rules.evaluated_at(evaluated_ms)}
 
 
 def last_times(state: PartitionState, transactions: TransactionArray) -> tuple[IntArray, BoolArray]:

@@ -115,9 +115,9 @@ class Plan:
         return tuple(_members_in(self.sizes))
 
     @cached_property
-    def unselected_members(self) -> tuple[PartitionMembership, ...]:
-        """Cluster memberships of the partitions that matter for the settings alone."""
-        return tuple(_members_in(self.unselected))
+    def all_members(self) -> tuple[PartitionMembership, ...]:
+        """Cluster memberships of these, and of the partitions that matter for the settings alone."""
+        return (*self.members, *_members_in(self.unselected))
 
     @cached_property
     def clusters(self) -> Clusters:

@@ -115,6 +115,7 @@ def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
             "transactional_id": cluster.id_name(row),
             "since_ms": row["last_time"],
             "lasts_ms": lasts,
+            **cluster.rules.evaluated_at(cluster.rules.as_of_ms),
             "without_marker": lacking[:NAMED],
             "partitions_without_marker": len(lacking),
         },
@@ -161,6 +162,7 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
         evidence={
             "transactional_id": cluster.id_name(row),
             "lasts_ms": duration,
+            **cluster.rules.evaluated_at(cluster.rules.as_of_ms),
             "timeout_ms": row["timeout_ms"],
             **cluster.rules.evidence(ABORT_SCAN),
         },
