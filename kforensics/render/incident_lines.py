@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,10 +75,11 @@ def incident_lines(
         bootstrap_server: addresses of brokers for commands, None if they are unknown.
     """
     shown = rows[: view.screen.shown(MAX_INCIDENTS)]
-    is_cut = False
+    is_cut, folders = False, _ambiguous(rows)
     for row in shown:
         yield ""
-        for line in _incident(row, view, for_brokers(row["remedy"] or "", bootstrap_server)):
+        folder = folders.get(row["incident"])
+        for line in _incident(row, view, for_brokers(row["remedy"] or "", bootstrap_server), folder):
             is_cut |= line.endswith("…")
             yield line
     if is_cut and not view.has_findings:
@@ -90,11 +92,27 @@ def incident_lines(
         yield from view.screen.rest("--all")
 
 
-def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterator[str]:
+def _ambiguous(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the folder of each incident that only its folder distinguishes from that of another cluster or copy."""
+    alike = defaultdict[tuple[str, ...], dict[str, str]](dict)
+    for row in rows:
+        alike[row["kind"], row["partitions"] or "", row["brokers"] or ""][row["incident"]] = _folder(row) or ""
+    return {name: folder for same in alike.values() if len({*same.values()}) > 1 for name, folder in same.items()}
+
+
+def _folder(row: Mapping[str, Any]) -> str | None:
+    """Return a log directory of an incident, which shows what cluster, or what copy of it, it is of."""
+    if row["log_dir"] is not None:
+        return str(row["log_dir"])
+    folders = (finding.get("log_dir") for finding in json.loads(row["evidence"] or "[]"))
+    return next((folder for folder in folders if folder), None)
+
+
+def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str, folder: str | None) -> Iterator[str]:
     since = view.screen.in_zone(since_when(row))
     headline = f"{row['severity'].upper():<{LABEL_WIDTH}} {row['kind']} {row['incident']}"
     yield Line(headline + since if len(headline + since) <= view.width else headline, row["severity"])
-    what, labeled = printable(row["what"]), _labeled(row)
+    what, labeled = printable(row["what"]), _labeled(row, folder)
     if not view.has_findings:
         yield from _fitted(row, what, labeled, [*_remedy(printable(remedy), view)], view)
         return
@@ -105,10 +123,10 @@ def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str) -> Iterat
     yield from _findings(row, view)
 
 
-def _labeled(row: Mapping[str, Any]) -> dict[str, str]:
+def _labeled(row: Mapping[str, Any], folder: str | None) -> dict[str, str]:
     """Return where an incident is, its impact and who is involved, as far as they are known."""
     where = f"{_counts(row)}: {row['partitions']}"
-    labeled = {"where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
+    labeled = {"in": folder or "", "where": where, "impact": row["impact"] or "", "who": ", ".join(_who(row))}
     return {label: text for label, text in labeled.items() if text}
 
 
@@ -140,7 +158,7 @@ def _fitted(
         if all(name in what for name in _names(row)):
             labeled.pop("who", None)
         if len(labeled) >= room:
-            parts = (_counts(row), labeled.get("impact"), labeled.get("who"), row["partitions"])
+            parts = (labeled.get("in"), _counts(row), labeled.get("impact"), labeled.get("who"), row["partitions"])
             labeled = {"where": "; ".join(part.rstrip(".") for part in parts if part)}
         lines = [*_wrapped(what, view, min(view.what_lines, room - len(labeled)))]
     yield from lines

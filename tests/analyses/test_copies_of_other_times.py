@@ -59,3 +59,17 @@ def test_an_earlier_copy_of_a_stopped_broker_is_evaluated_as_of_then(tmp_path: P
     assert (still_open["duration_ms"], "day-0" in still_open["log_dir"]) == (10 * SECOND, True)
     notes = run("lso", tmp_path).err
     assert f"{tmp_path}/day-0/broker-1 is of another cluster, or of an earlier copy" in notes
+
+
+def test_incidents_of_two_clusters_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    """Both have broker 1 and the same partition; an abort must not go to the wrong one."""
+    for cluster in ("first", "second"):
+        log_dir = tmp_path / cluster / "broker-1"
+        forge(log_dir, OPEN)
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n", "ascii")
+    lines = run("audit", "--as-of", str(NOW + DAY), tmp_path).lines
+    assert [line.split()[-1] for line in lines if line.startswith("  in      ")] == [
+        str(tmp_path / cluster / "broker-1") for cluster in ("first", "second")
+    ]
+    alone = run("audit", "--as-of", str(NOW + DAY), tmp_path / "first").lines
+    assert not [line for line in alone if line.startswith("  in      ")]
