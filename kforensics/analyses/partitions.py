@@ -31,6 +31,7 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile, Notify, find_files
+from kforensics.parsers.files.input_paths import is_archive_name
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.render.streams import watcher
 
@@ -174,6 +175,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
         UsageError: there is no log under the paths, or no such topic.
     """
     files, unreadable = find_files(paths, warn)
+    packed = [file.path for file in files if is_archive_name(file.path) and _is_evidence(file, paths)]
     found = partitions_of(files)
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
@@ -182,7 +184,9 @@ def investigate(  # noqa: PLR0913  # what a user can say
         raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        raise UsageError(NO_LOG.format(", ".join(paths)))
+        raise UsageError(NO_LOG.format(", ".join(paths)) + (f"; {_packed(packed)}" if packed else ""))
+    if packed:
+        note(_packed(packed))
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
@@ -202,6 +206,17 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
+
+
+def _is_evidence(file: FoundFile, paths: Sequence[str]) -> bool:
+    """Return whether a file lies in a log directory, or directly in a folder that the caller names."""
+    return file.log_dir is not None or file.path.rpartition("/")[0] in {path.rstrip("/") for path in paths}
+
+
+def _packed(paths: Sequence[str]) -> str:
+    """Return a sentence about archives that lie in folders, of which only the named ones are read."""
+    more = f" and {format_count(len(paths) - 1, 'other archive')} are" if len(paths) > 1 else " is"
+    return f"{paths[0]}{more} not read; unpack archives that lie in folders, or name them as paths"
 
 
 def _with_cluster_times(rules: Rules, found: Sequence[Partition]) -> Rules:

@@ -64,8 +64,8 @@ CODES = by_name(
         Severity.INFO,
         meaning="The log has records twice, from different producer ids or epochs, and both copies are committed.",
         remedy=(
-            "If an application resent them after a restart, give it a transactional id, or deduplicate in the "
-            "consumers."
+            "If an application resent them after a restart, deduplicate in the consumers. To prevent it, write in "
+            "transactions that also commit the offsets of its input."
         ),
         why=(
             "Idempotence covers one producer session only. An application that restarts and resends its records "

@@ -16,6 +16,7 @@ from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.partition_files import CLEANER, DELETED, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
+from kforensics.parsers.files.input_paths import is_archive_name
 from kforensics.parsers.log.log_rows import Place
 
 CODES = by_name(
@@ -62,6 +63,9 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     aside = [file.path for file in partition.others if file.kind == "log"]
     deleted = list(state.other_logs(DELETED)) if state.was_deleting_files else []
     why = "The .log file is empty" if partition.is_emptied else "The folder has no .log file"
+    packed = [file.path.rpartition("/")[2] for file in partition.others if is_archive_name(file.path)]
+    if packed:
+        why += f", but {format_count(len(packed), 'packed file')}, such as {packed[0]}: unpack them"
     finding = state.finding(
         CODES["log-missing"],
         f"{why}. {lost}{_clues(state)}.",

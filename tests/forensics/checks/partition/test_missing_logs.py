@@ -77,6 +77,23 @@ def test_a_log_whose_file_is_empty_is_missing_too(log_dir: Path) -> None:
     assert answer.lines[0] == "input-0 on broker 1: LSO unknown, the log is missing"
 
 
+def test_a_packed_log_is_named(log_dir: Path) -> None:
+    for path in (log_dir / "input-0").glob("*.log"):
+        path.rename(f"{path}.gz")
+    finding = missing(partitions_under(log_dir))["input-0"]
+    name = f"{0:020}.log.gz"
+    assert finding.message.startswith(f"The folder has no .log file, but 1 packed file, such as {name}: unpack them.")
+    note = f"{log_dir}/input-0/{name} is not read; unpack archives that lie in folders, or name them as paths"
+    assert note in run("lso", log_dir).err
+
+
+def test_an_archive_beside_nothing_else_is_named(tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "broker-1"), "tar", BROKER)
+    answer = run("audit", tmp_path)
+    assert answer.code == 2
+    assert f"{tmp_path}/broker-1.tar is not read; unpack archives that lie in folders" in answer.err
+
+
 @pytest.mark.parametrize("base_offset", [0, 6])
 def test_an_empty_segment_is_no_missing_log_if_nothing_was_flushed_after_its_start(
     base_offset: int, tmp_path: Path
