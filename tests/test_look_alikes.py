@@ -262,3 +262,14 @@ def test_a_log_that_was_cleaned_after_the_cleaners_checkpoint_was_copied(topic: 
     running = alarming(found(broker, as_of_ms=as_of_ms), topic)
     assert running == alarming(found(SAMPLES / "compaction", as_of_ms=as_of_ms), topic)
     assert ended_in_order > running
+
+
+@pytest.mark.parametrize("name", ["open-0.bak", "open-0 (copy)", "open-0-old"])
+def test_a_partition_folder_that_was_renamed_is_no_partition_that_hangs(name: str, tmp_path: Path) -> None:
+    """No coordinator lists it under that name; the one beside it is Ongoing for its coordinator."""
+    log_dir = Path(shutil.copytree(BROKER, tmp_path / "broker-1"))
+    shutil.copytree(log_dir / "open-0", log_dir / name)
+    rows = kforensics.audit(log_dir, as_of="2026-11-21T13:00", processes=1).findings.to_pylist()
+    assert {row["topic"] for row in rows if row["code"] == "txn-hanging"} == {"hanging"}
+    assert not [row for row in rows if row["code"] == "marker-partition-unlisted"]
+    assert "txn-hanging" not in run("lso", "--as-of", "2026-11-21T13:00", log_dir / name).text

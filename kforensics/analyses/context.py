@@ -82,7 +82,7 @@ class Context:
             state: the partition.
             findings: its findings alone.
         """
-        if not len(state.open_transactions):
+        if not len(state.open_transactions) or not state.partition.is_named:
             return findings
         known = self._known_of(state.partition)
         if not known.coordinators.histories:

@@ -214,7 +214,7 @@ def _is_evidence(file: FoundFile, paths: Sequence[str]) -> bool:
 
 
 def _packed(paths: Sequence[str]) -> str:
-    """Return a sentence about archives that lie in folders, of which only the named ones are read."""
+    """Return a sentence about archives that lie in folders, which are read only if they are named."""
     more = f" and {format_count(len(paths) - 1, 'other archive')} are" if len(paths) > 1 else " is"
     return f"{paths[0]}{more} not read; unpack archives that lie in folders, or name them as paths"
 

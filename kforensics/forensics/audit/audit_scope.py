@@ -193,7 +193,7 @@ def finish_evaluation(
             require_records(partition)
         whole = _with_reported(add_records(state), scope.replicas) if has_records else state
         result = evaluate_state(whole, CHECK_GROUPS[scope.checks])
-        if scope.clusters is None or not partition.has_log:
+        if scope.clusters is None or not (partition.has_log and partition.is_named):
             return result
         return with_cluster_input(result, state, scope.clusters)
     except InputError as error:

@@ -137,6 +137,11 @@ class Partition:
         return bool(self.segments) and not self.is_emptied
 
     @property
+    def is_named(self) -> bool:
+        """Whether its folder has the name of a partition; ``orders-0.bak`` has not, and no coordinator lists it."""
+        return self.place.topic is not None and self.place.partition is not None
+
+    @property
     def is_emptied(self) -> bool:
         """Whether all its segments are empty, although a broker that was shut down cleanly had flushed more.
 
