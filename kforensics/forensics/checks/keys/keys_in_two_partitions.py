@@ -86,11 +86,14 @@ def _by_design(topic: TopicKeys) -> KeyFinding:
         topic.summaries[0].number,
         SPLIT_KEY,
         f"{split} of {keys} keys of {topic.name} are in more than one partition: its producers do not partition "
-        "records by key.",
+        "records by key, or each by another rule.",
         severity=Severity.INFO,
         evidence={"keys_apart": split, "keys": keys},
         exactness=Exactness.APPROXIMATE,
-        benign=("round-robin partitioner, or keys without a meaning: likely, there are so many",),
+        benign=(
+            "round-robin partitioner, or keys without a meaning: likely, there are so many",
+            "clients of several libraries: possible, the Java client places keys by murmur2, librdkafka by CRC32",
+        ),
     )
 
 
