@@ -19,7 +19,7 @@ from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
-from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.rules import FIRST_KAFKA_MS, Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import (
@@ -306,7 +306,9 @@ def as_of_notes(
     if not rules.is_assumed:
         return
     file = "the newest file" if newest_file is None else newest_file.path
-    yield f"evaluated as of {format_time(rules.as_of_ms)}, when {file} was last modified; set another time with --as-of"
+    lost = ": the files have lost their times" if rules.as_of_ms < FIRST_KAFKA_MS else ""
+    as_of = f"evaluated as of {format_time(rules.as_of_ms)}, when {file} was last modified"
+    yield f"{as_of}{lost}; set another time with --as-of"
     newest: dict[str, int] = {}
     for log_dir, time in copy_times:
         if log_dir is not None and time is not None:

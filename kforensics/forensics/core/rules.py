@@ -25,11 +25,13 @@ from kforensics.forensics.core.broker_settings import (
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
 
-__all__ = ["COPY_MS", "Rules"]
+__all__ = ["COPY_MS", "FIRST_KAFKA_MS", "Rules"]
 
 DAY_MS = 86_400_000
 # Copying a log directory is assumed to take no longer than this.
 COPY_MS = 3_600_000
+# 2011, when Kafka was published: a file that is older has lost its time.
+FIRST_KAFKA_MS = 1_293_840_000_000
 # The limits that are settings of a broker.
 LIMITS = {
     MAX_TIMEOUT: "max_txn_timeout_ms",

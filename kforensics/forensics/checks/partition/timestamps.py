@@ -26,7 +26,7 @@ from kforensics.forensics.core.observations import (
 )
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row, first_n
-from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.core.rules import FIRST_KAFKA_MS, Rules
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
@@ -138,7 +138,8 @@ def _copied(rules: Rules) -> int:
 
 
 def _now(rules: Rules) -> int:
-    return _copied(rules) + rules.clock_skew_ms
+    copied = _copied(rules)
+    return int(np.iinfo("i8").max) if copied < FIRST_KAFKA_MS else copied + rules.clock_skew_ms
 
 
 def _is_append_time(chunk: BatchColumns) -> BoolArray:

@@ -76,6 +76,13 @@ def test_clocks_may_differ_a_little(tmp_path: Path) -> None:
     assert found_in(tmp_path, CHECK_MODULES) == []
 
 
+def test_files_that_have_lost_their_times_show_no_future(tmp_path: Path) -> None:
+    """As after a copy that sets them to 0: every record would be of a time after it."""
+    forge(tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW + HOUR_MS}")
+    _copy_at(tmp_path, 0)
+    assert found_in(tmp_path, CHECK_MODULES, Rules(0, is_assumed=True)) == []
+
+
 def test_an_evaluation_before_the_last_write_is_no_copy_at_that_time(tmp_path: Path) -> None:
     """With --as-of before the last write, the timestamps after it are not later than the copy."""
     forge(tmp_path, f"plain @0 ts {NOW}; plain @1 ts {NOW + HOUR_MS}")
