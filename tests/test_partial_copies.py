@@ -173,3 +173,11 @@ def test_a_newest_segment_that_is_missing_explains_what_is_open(tmp_path: Path) 
     assert (missing["first_offset"], missing["last_offset"]) == (int(newest.stem), 65)
     (beyond,) = (row for row in found if row["code"] == "checkpoint-hw-beyond-end")
     assert (beyond["severity"], beyond["cause"]) == ("info", "segment-missing")
+
+
+@pytest.mark.parametrize("named", ["00000000000000000000.log", "00000000000000000005.log"])
+def test_segments_that_were_not_named_are_not_missing(named: str, tmp_path: Path) -> None:
+    """The folder has the segments after it, and the broker was shut down cleanly."""
+    folder = forge(tmp_path, {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}, high_watermark=15)
+    found = kforensics.audit(folder / named, processes=1).findings.to_pylist()
+    assert "segment-missing" not in {row["code"] for row in found}

@@ -65,8 +65,10 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
     metas = {directory: read_identity(directory) for directory in _once(directories)}
-    copies = _copies({path: meta for path, meta in metas.items() if meta is not None and path not in paths})
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
+    # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
+    are_named = {path.rstrip("/") for path in paths} >= metas.keys()
+    copies = {} if are_named else _copies(identities)
     foreign = {each.path: each for each in foreign_cluster_ids(identities)}
     for directory, meta in metas.items():
         if meta is None:
@@ -101,10 +103,7 @@ def _once(directories: Sequence[str]) -> list[str]:
 
 
 def _copies(found: Mapping[str, MetaProperties]) -> dict[str, str]:
-    """Return the folder of its copy by log directory; empty if no broker was found more than once.
-
-    What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
-    """
+    """Return the folder of its copy by log directory; empty if no broker was found more than once."""
     log_dirs = [LogDir(path, meta.node_id, meta.directory_id) for path, meta in found.items()]
     for log_dir in log_dirs:
         names = (parse_folder_name(child.name) for child in folders_of(log_dir.path).children(log_dir.path))

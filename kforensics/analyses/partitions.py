@@ -175,7 +175,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
         UsageError: there is no log under the paths, or no such topic.
     """
     files, unreadable = find_files(paths, warn)
-    packed = [file.path for file in files if is_archive_name(file.path) and _is_evidence(file, paths)]
+    archives = [file for file in files if is_archive_name(file.path) and file.path not in paths]
     found = partitions_of(files)
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
@@ -184,9 +184,9 @@ def investigate(  # noqa: PLR0913  # what a user can say
         raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        raise UsageError(NO_LOG.format(", ".join(paths)) + (f"; {_packed(packed)}" if packed else ""))
-    if packed:
-        note(_packed(packed))
+        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *_packed(archives))))
+    for sentence in _packed([file for file in archives if file.log_dir is not None]):
+        note(sentence)
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
@@ -208,15 +208,11 @@ def investigate(  # noqa: PLR0913  # what a user can say
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
 
 
-def _is_evidence(file: FoundFile, paths: Sequence[str]) -> bool:
-    """Return whether a file lies in a log directory, or directly in a folder that the caller names."""
-    return file.log_dir is not None or file.path.rpartition("/")[0] in {path.rstrip("/") for path in paths}
-
-
-def _packed(paths: Sequence[str]) -> str:
-    """Return a sentence about archives that lie in folders, which are read only if they are named."""
-    more = f" and {format_count(len(paths) - 1, 'other archive')} are" if len(paths) > 1 else " is"
-    return f"{paths[0]}{more} not read; unpack archives that lie in folders, or name them as paths"
+def _packed(archives: Sequence[FoundFile]) -> Iterator[str]:
+    """Yield a sentence about archives that lie in folders, if there are any: they are read only if they are named."""
+    if archives:
+        more = f" and {format_count(len(archives) - 1, 'other archive')} are" if len(archives) > 1 else " is"
+        yield f"{archives[0].path}{more} not read; unpack archives that lie in folders, or name them as paths"
 
 
 def _with_cluster_times(rules: Rules, found: Sequence[Partition]) -> Rules:

@@ -61,7 +61,7 @@ class ProducersQuestion(Question[ProducersAnswer]):
         offset = state.log_end_offset if self.at is None else self.at
         producers = state.producers if self.at is None else producers_below(state, self.at)
         if self.since is not None:
-            is_recent = producers["last_timestamp"] >= self.since.ms(state.rules.as_of_ms)
+            is_recent = producers["last_timestamp"] >= self.since.ms(state.rules.latest_ms)
             producers = ProducerStates(producers[is_recent])
         rows = ProducerTable.of(state, producers, offset).rows()
         missing = tuple(missing_logs.findings(state))

@@ -128,7 +128,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
             selected &= np.isin(page["outcome"], [STATES[state] for state in self.states])
         if self.since is not None:
             is_open = page["outcome"] == TransactionOutcome.OPEN
-            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(state.rules.as_of_ms))
+            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(state.rules.latest_ms))
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:

@@ -93,19 +93,30 @@ def incident_lines(
 
 
 def _ambiguous(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the folder of each incident that only its folder distinguishes from that of another cluster or copy."""
-    alike = defaultdict[tuple[str, ...], dict[str, str]](dict)
+    """Return the folder of each incident that has the names of another one, but other log directories of its brokers.
+
+    They are of two clusters, or of two copies of one.
+    """
+    alike = defaultdict[tuple[str, ...], list[Mapping[str, Any]]](list)
     for row in rows:
-        alike[row["kind"], row["partitions"] or "", row["brokers"] or ""][row["incident"]] = _folder(row) or ""
-    return {name: folder for same in alike.values() if len({*same.values()}) > 1 for name, folder in same.items()}
+        alike[row["kind"], row["partitions"] or "", row["brokers"] or ""].append(row)
+    folders: dict[str, str] = {}
+    for same in (same for same in alike.values() if len(same) > 1):
+        places = {row["incident"]: dict(_log_dirs(row)) for row in same}
+        by_broker = defaultdict[int | None, set[str]](set)
+        for of_incident in places.values():
+            for broker, log_dir in of_incident.items():
+                by_broker[broker].add(log_dir)
+        if any(len(log_dirs) > 1 for log_dirs in by_broker.values()):
+            folders |= {name: next(iter(of_incident.values())) for name, of_incident in places.items() if of_incident}
+    return folders
 
 
-def _folder(row: Mapping[str, Any]) -> str | None:
-    """Return a log directory of an incident, which shows what cluster, or what copy of it, it is of."""
-    if row["log_dir"] is not None:
-        return str(row["log_dir"])
-    folders = (finding.get("log_dir") for finding in json.loads(row["evidence"] or "[]"))
-    return next((folder for folder in folders if folder), None)
+def _log_dirs(row: Mapping[str, Any]) -> Iterator[tuple[int | None, str]]:
+    """Yield brokers and log directories of the first findings of an incident."""
+    for finding in json.loads(row["evidence"] or "[]"):
+        if finding.get("log_dir"):
+            yield finding.get("broker_id"), finding["log_dir"]
 
 
 def _incident(row: Mapping[str, Any], view: IncidentView, remedy: str, folder: str | None) -> Iterator[str]:

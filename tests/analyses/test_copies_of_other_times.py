@@ -38,6 +38,9 @@ def test_an_open_transaction_lasts_until_its_own_copy(brokers: Path) -> None:
 def test_a_producer_expires_by_the_clock_of_its_own_copy(brokers: Path) -> None:
     rows = kforensics.producers(brokers).to_pylist()
     assert {row["broker_id"]: row["expired"] for row in rows if row["producer_id"] == 8} == {1: True, 2: False}
+    for node_id in (1, 2):
+        of_producer = ("--topic", f"closed{node_id}", "--partition", "0", "--producer-id", "8")
+        assert ("expired on the broker" in run("explain", *of_producer, brokers).text) is (node_id == 1)
 
 
 def test_an_incident_began_before_its_copy(brokers: Path) -> None:
@@ -57,6 +60,8 @@ def test_an_earlier_copy_of_a_stopped_broker_is_evaluated_as_of_then(tmp_path: P
     assert {row["severity"] for row in audit.findings.to_pylist()} == {"info"}
     (still_open,) = kforensics.transactions(tmp_path, states=["open"]).to_pylist()
     assert (still_open["duration_ms"], "day-0" in still_open["log_dir"]) == (10 * SECOND, True)
+    header, *recent = run("producers", "--since", "1h", "--format", "csv", tmp_path).lines
+    assert ("last_timestamp" in header, recent) == (True, []), "an hour before the time of evaluation of all"
     notes = run("lso", tmp_path).err
     assert f"{tmp_path}/day-0/broker-1 is of another cluster, or of an earlier copy" in notes
 

@@ -221,7 +221,7 @@ def _begin_batches(pairs: Sequence[_RecordPair]) -> Iterator[tuple[int, int, Dup
                 block.append((first, second))
         last = block[-1][0]
         is_whole = (begin.index, begin_first.index, last.index) == (0, 0, last.count - 1)
-        if is_whole and ((len(block) > 1 and begin.timestamp % 1000) or distance == len(block)):
+        if is_whole and begin.timestamp % 1000 and (len(block) > 1 or distance == len(block)):
             yield from ((first.offset, second.offset, view) for first, second in block)
 
 

@@ -7,17 +7,18 @@ a partition once, and a topic has one id, so that such copies show.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product, takewhile
+from itertools import combinations, permutations, product, takewhile
 from typing import TypeAlias
 
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
 __all__ = ["LogDir", "copy_folders"]
 
-_Pair: TypeAlias = frozenset[str]
+# The paths that a path cannot be in one copy with.
+_Conflicts: TypeAlias = Mapping[str, set[str]]
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class LogDir:
         directory_id: its id, None if it is unknown.
         partitions: topics and numbers of its partitions.
         topic_ids: topics with their ids.
-        extent: base offsets and sizes of all last segments, which grow as long as a broker runs.
+        newest_ms: newest modification time of the files of its partitions, 0 if it is unknown.
     """
 
     path: str
@@ -38,45 +39,77 @@ class LogDir:
     directory_id: str | None
     partitions: set[tuple[str, int | None]] = field(default_factory=set)
     topic_ids: set[tuple[str, str]] = field(default_factory=set)
-    extent: int = 0
+    newest_ms: int = 0
 
-    def add(self, topic: str, partition: int | None, topic_id: str | None, last_segment: tuple[int, int]) -> None:
+    def add(self, topic: str, partition: int | None, topic_id: str | None, newest_ms: int | None) -> None:
         """Add a partition; the metadata log of every cluster has the same topic id."""
         self.partitions.add((topic, partition))
-        self.extent += sum(last_segment)
+        self.newest_ms = max(self.newest_ms, newest_ms or 0)
         if topic_id is not None and topic != METADATA_TOPIC:
             self.topic_ids.add((topic, topic_id))
+
+
+@dataclass(slots=True)
+class _Copy:
+    """Log directories of one copy.
+
+    Attributes:
+        log_dirs: the log directories.
+        others: paths that cannot be of this copy.
+    """
+
+    log_dirs: list[LogDir]
+    others: set[str]
+
+    @classmethod
+    def of(cls, log_dirs: list[LogDir], conflicts: _Conflicts) -> _Copy:
+        return cls(log_dirs, {path for each in log_dirs for path in conflicts.get(each.path, ())})
+
+    @property
+    def is_possible(self) -> bool:
+        return self.fits(self.log_dirs)
+
+    def fits(self, log_dirs: Iterable[LogDir]) -> bool:
+        return all(each.path not in self.others for each in log_dirs)
+
+    def add(self, copy: _Copy) -> None:
+        self.log_dirs += copy.log_dirs
+        self.others |= copy.others
 
 
 def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
     """Return for each log directory of a cluster the folder that names its copy; empty if there is one copy.
 
-    Log directories belong to one copy if they lie in the same folder, unless it has a broker twice. If a broker
-    has two copies, its newest one stays with the other brokers.
+    Log directories belong to one copy if they lie in the same folder, unless it has a broker twice. Then the newest of
+    its folders that can be of one copy are, the next ones of another, and so on.
     """
-    conflicts = {*_of_brokers(log_dirs), *_of_topics(log_dirs)}
+    conflicts = defaultdict[str, set[str]](set)
+    for one, other in (*_of_brokers(log_dirs), *_of_topics(log_dirs)):
+        conflicts[one].add(other)
+        conflicts[other].add(one)
     if not conflicts:
         return {}
-    groups = _groups(sorted(log_dirs, key=lambda each: each.path), 0, conflicts)
-    names: dict[str, str] = {}
-    for group in groups:
-        folder = _common_folder([each.path for each in group])
-        name = group[0].path if folder in names.values() else folder
-        names.update((each.path, name) for each in group)
-    return names
+    copies = _copies(sorted(log_dirs, key=lambda each: each.path), 0, conflicts)
+    folders = [_common_folder([each.path for each in copy.log_dirs]) for copy in copies]
+    several = {folder for folder, count in Counter(folders).items() if count > 1}
+    return {
+        each.path: copy.log_dirs[0].path if folder in several else folder
+        for copy, folder in zip(copies, folders, strict=True)
+        for each in copy.log_dirs
+    }
 
 
-def _of_brokers(log_dirs: Iterable[LogDir]) -> Iterable[_Pair]:
+def _of_brokers(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of log directories that are copies of one."""
     brokers = defaultdict[int, list[LogDir]](list)
     for each in log_dirs:
         if each.broker_id is not None:
             brokers[each.broker_id].append(each)
     for of_broker in brokers.values():
-        yield from (frozenset((one.path, other.path)) for one, other in combinations(of_broker, 2) if _same(one, other))
+        yield from ((one.path, other.path) for one, other in combinations(of_broker, 2) if _are_copies(one, other))
 
 
-def _same(one: LogDir, other: LogDir) -> bool:
+def _are_copies(one: LogDir, other: LogDir) -> bool:
     """Return whether two log directories with the same broker id are copies of one, rather than two disks of a broker.
 
     Disks of a broker have ids of their own since 3.7, are mostly side by side, and share a partition only if it was
@@ -84,13 +117,17 @@ def _same(one: LogDir, other: LogDir) -> bool:
     up with the same cluster id, or of a disk that was formatted again.
     """
     shared = len(one.partitions & other.partitions)
+    if not shared:
+        return False
     has_ids, is_beside = None not in (one.directory_id, other.directory_id), _parent(one.path) == _parent(other.path)
-    if not shared or (has_ids and (is_beside or one.directory_id == other.directory_id)):
-        return shared > 0 and one.directory_id == other.directory_id
-    return not (has_ids or is_beside) or 2 * shared >= min(len(one.partitions), len(other.partitions))
+    if has_ids and (is_beside or one.directory_id == other.directory_id):
+        return one.directory_id == other.directory_id
+    if not has_ids and not is_beside:
+        return True
+    return 2 * shared >= min(len(one.partitions), len(other.partitions))
 
 
-def _of_topics(log_dirs: Iterable[LogDir]) -> Iterable[_Pair]:
+def _of_topics(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of log directories that have other ids of a topic, and no topic with the same id.
 
     A topic that was deleted and created again between the copies of two brokers also has two ids, but then these
@@ -101,45 +138,48 @@ def _of_topics(log_dirs: Iterable[LogDir]) -> Iterable[_Pair]:
         for topic, topic_id in each.topic_ids:
             topics[topic][topic_id].append(each.path)
     single_ids = (ids.values() for ids in topics.values() if len(ids) == 1)
-    shared = {frozenset(pair) for (paths,) in single_ids for pair in combinations(paths, 2)}
+    shared = {pair for (paths,) in single_ids for pair in permutations(paths, 2)}
     for ids in topics.values():
         for left, right in combinations(ids.values(), 2):
-            yield from (pair for pair in map(frozenset, product(left, right)) if len(pair) > 1 and pair not in shared)
+            yield from (pair for pair in product(left, right) if pair[0] != pair[1] and pair not in shared)
 
 
-def _groups(log_dirs: list[LogDir], depth: int, conflicts: set[_Pair]) -> list[list[LogDir]]:
+def _copies(log_dirs: list[LogDir], depth: int, conflicts: _Conflicts) -> list[_Copy]:
     """Return the copies, those of most log directories and then the newest first.
 
     Args:
         log_dirs: log directories whose paths begin with the same names.
         depth: how many names these are.
-        conflicts: the pairs that cannot be of one copy.
+        conflicts: the paths that cannot be of one copy.
     """
-    if len(log_dirs) == 1 or not _conflict(log_dirs, conflicts):
-        return [log_dirs]
-    folders = defaultdict[str, list[LogDir]](list)
+    whole = _Copy.of(log_dirs, conflicts)
+    if whole.is_possible:
+        return [whole]
+    folders = defaultdict[tuple[str, ...], list[LogDir]](list)
     for each in log_dirs:
-        folders["".join(each.path.split("/")[depth : depth + 1])].append(each)
-    parts = [group for inside in folders.values() for group in _groups(inside, depth + 1, conflicts)]
-    groups: list[list[LogDir]] = []
-    for part in sorted(parts, key=lambda part: (-len(part), -sum(each.extent for each in part), part[0].path)):
-        own = next((group for group in groups if not _conflict([*group, *part], conflicts)), None)
+        names = each.path.split("/")
+        folders[tuple(names[: depth + 1]) if depth < len(names) else (*names, each.path)].append(each)
+    parts = [copy for inside in folders.values() for copy in _copies(inside, depth + 1, conflicts)]
+    copies: list[_Copy] = []
+    for part in sorted(parts, key=_rank):
+        own = next((copy for copy in copies if copy.fits(part.log_dirs)), None)
         if own is None:
-            groups.append(part)
+            copies.append(part)
         else:
-            own += part
-    return groups
+            own.add(part)
+    return copies
 
 
-def _conflict(log_dirs: Iterable[LogDir], conflicts: Iterable[_Pair]) -> bool:
-    paths = {each.path for each in log_dirs}
-    return any(pair <= paths for pair in conflicts)
+def _rank(copy: _Copy) -> tuple[int, int, str]:
+    newest_ms = max(each.newest_ms for each in copy.log_dirs)
+    return -len(copy.log_dirs), -newest_ms, copy.log_dirs[0].path
 
 
 def _common_folder(paths: Sequence[str]) -> str:
     """Return the deepest folder that contains all log directories."""
     folders = zip(*(_parent(path).split("/") for path in paths), strict=False)
-    return "/".join(names[0] for names in takewhile(lambda names: len({*names}) == 1, folders)) or os.curdir
+    common = [names[0] for names in takewhile(lambda names: len({*names}) == 1, folders)]
+    return "/".join(common) or (os.sep if common else os.curdir)
 
 
 def _parent(log_dir: str) -> str:

@@ -30,7 +30,7 @@ class PartitionMembership(NamedTuple):
         partition: partition number.
         topic_id: topic id from ``partition.metadata``.
         directory_id: directory id from ``meta.properties``.
-        has_log: whether it has any segment.
+        has_log: whether it has any segment, and not only empty ones that had data.
         first_offset: base offset of its first segment.
         last_segment: base offset and size of its last segment.
         copied_ms: the newest modification time of its files and of the checkpoints beside it; None if there is none.
@@ -129,7 +129,7 @@ class Clusters:
                 cluster = log_dirs[self._uncopied_name(member.cluster_id, member.log_dir)]
                 empty = LogDir(member.log_dir, member.broker_id, member.directory_id)
                 log_dir = cluster.setdefault(member.log_dir, empty)
-                log_dir.add(member.topic, member.partition, member.topic_id, member.last_segment)
+                log_dir.add(member.topic, member.partition, member.topic_id, member.copied_ms)
         folders = (copy_folders([*cluster.values()]) for cluster in log_dirs.values())
         return {log_dir: folder for copies in folders for log_dir, folder in copies.items()}
 

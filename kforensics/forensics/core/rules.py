@@ -137,9 +137,14 @@ class Rules:
         """Return the limits in several log directories: those of the one with the longest transactions."""
         return max(map(self.at, log_dirs), key=lambda rules: rules.max_txn_timeout_ms, default=self)
 
+    @property
+    def latest_ms(self) -> int:
+        """The time of evaluation of all, also in the rules of a log directory that has its own."""
+        return self.as_of_ms if self.newest_ms is None else self.newest_ms
+
     def evaluated_at(self, time_ms: int) -> dict[str, object]:
         """Return until when something was evaluated, for the evidence of a finding; nothing if that is as for all."""
-        return {} if time_ms == (self.newest_ms or self.as_of_ms) else {"evaluated_ms": time_ms}
+        return {} if time_ms == self.latest_ms else {"evaluated_ms": time_ms}
 
     def tolerating(self, clock_skew_ms: int) -> Rules:
         """Return the limits for brokers whose clocks differ by up to so much."""

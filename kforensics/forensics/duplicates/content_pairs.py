@@ -36,6 +36,7 @@ __all__ = [
     "are_whole_batches",
     "as_duplicates",
     "have_same_create_time",
+    "is_by_clock",
     "join_runs",
     "matching_batches",
     "pair_entries",
@@ -279,6 +280,12 @@ def have_same_create_time(pairs: ContentPairArray) -> BoolArray:
     return same
 
 
+def is_by_clock(timestamps: IntArray) -> BoolArray:
+    """Return which timestamps may come from a clock, rather than from the seconds, days or constants of an event."""
+    by_clock: BoolArray = timestamps % 1000 != 0
+    return by_clock
+
+
 def _are_conclusive(pairs: ContentPairArray) -> BoolArray:
     """Return which pairs are worth reporting on their own; the others are reported only in a run with such a pair.
 
@@ -364,8 +371,8 @@ def matching_batches(pairs: ContentPairArray) -> IntArray:
 def _begin_batches(pairs: ContentPairArray, rows: IntArray) -> BoolArray:
     """Return which pairs belong to whole batches, one or more, that are repeated at the beginning of a larger one.
 
-    What does not directly follow its earlier copy proves little if it is a single record, because the same event may
-    have occurred twice in a millisecond, or if its timestamp is one of whole seconds, which hardly came from a clock.
+    A single record that does not directly follow its earlier copy proves little, because the same event may have
+    occurred twice in a millisecond, and so does a timestamp of whole seconds, which hardly came from a clock.
 
     Args:
         pairs: as for :func:`partition_reasons`.
@@ -381,7 +388,7 @@ def _begin_batches(pairs: ContentPairArray, rows: IntArray) -> BoolArray:
     first, last = take_rows(pairs, rows[begins]), take_rows(pairs, rows[ends])["first"]
     is_whole = (first["first"]["index"] == 0) & (first["second"]["index"] == 0)
     is_whole &= last["index"] == last["count"] - 1
-    by_clock = first["second"]["timestamp"] % 1000 != 0
-    is_whole &= ((sizes > 1) & by_clock) | (distance[begins] == sizes)
+    by_clock = is_by_clock(first["second"]["timestamp"])
+    is_whole &= by_clock & ((sizes > 1) | (distance[begins] == sizes))
     whole: BoolArray = np.repeat(is_whole, sizes)
     return whole

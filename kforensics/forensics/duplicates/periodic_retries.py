@@ -10,7 +10,7 @@ import numpy as np
 
 from kforensics.forensics.core.external_sort import ExternalSort, SortedRows
 from kforensics.forensics.core.record_arrays import concat_rows
-from kforensics.forensics.duplicates.content_pairs import DuplicateRunArray
+from kforensics.forensics.duplicates.content_pairs import DuplicateRunArray, is_by_clock
 from kforensics.forensics.duplicates.duplicate_rows import DuplicateLevel, DuplicateReason
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -21,8 +21,8 @@ __all__ = ["Retries"]
 
 # Most clients give up at some point: more copies of a batch than that are content that recurs. With timestamps of the
 # producer, all copies have the same one, which is hardly chance; with those of the broker, fewer copies count. Some
-# clients never give up: different records with their timestamps, again and again without others in between, are retries
-# however many they are.
+# clients never give up: different records with timestamps of a clock that directly follow their earlier copy are
+# retries however many they are.
 MAX_RETRIES_SAME_TIME = 10
 MAX_RETRIES_APPEND_TIME = 2
 # What decides whether a run at level CONTENT_RETRY is a retry.
@@ -33,6 +33,7 @@ RETRY = np.dtype(
         ("second", "i8"),
         ("span", "i8"),
         ("has_same_time", "?"),
+        ("is_by_clock", "?"),
         ("is_varied", "?"),
     ]
 )
@@ -59,6 +60,7 @@ class Retries:
         retries["number"] = np.arange(self._count, self._count + len(runs))
         for name in ("first", "second", "span", "is_varied"):
             retries[name] = runs[name]
+        retries["is_by_clock"] = is_by_clock(runs["second_timestamp"])
         retries["has_same_time"] = runs["why"] == DuplicateReason.RETRY_SAME_TIME
         self._sort.add(retries)
         self._count += len(runs)
@@ -113,7 +115,7 @@ def _are_periodic(retries: RetryArray, copies: IntArray) -> BoolArray:
     limit = np.where(has_same_time, MAX_RETRIES_SAME_TIME, MAX_RETRIES_APPEND_TIME)
     is_directly_after = retries["second"] == retries["first"] + retries["span"]
     proves_little = ~has_same_time & ~retries["is_varied"]
-    is_endless = has_same_time & retries["is_varied"] & is_directly_after
+    is_endless = has_same_time & retries["is_by_clock"] & retries["is_varied"] & is_directly_after
     periodic: BoolArray = ((copies > limit) & ~is_endless) | (proves_little & ((copies > 1) | ~is_directly_after))
     return periodic
 

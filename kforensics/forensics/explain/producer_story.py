@@ -12,6 +12,7 @@ from kforensics.forensics.core.record_types import Anomaly, TransactionArray, Tr
 from kforensics.forensics.explain.batch_evidence import next_snapshot
 from kforensics.forensics.explain.offset_explainer import bounds_of
 from kforensics.forensics.explain.offset_story import LogBounds
+from kforensics.forensics.partition.blocking_transactions import are_expired, copy_time
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 from kforensics.parsers.log.log_rows import Place
@@ -100,7 +101,7 @@ def producer_story(
         transactional_id=transactional_id,
         state=producer,
         is_exact=_is_exact(state, producer),
-        is_expired=producer is not None and _is_expired(state, producer),
+        is_expired=producer is not None and bool(are_expired(producer, copy_time(state), state.rules.pid_expiry_ms)),
         counts=transactions.counts,
         records=transactions.records,
         last=transactions.last,
@@ -136,9 +137,3 @@ def _is_exact(state: PartitionState, producer: np.void | None) -> bool:
     """Return whether a producer state is exact: it is after the producer's first available marker."""
     is_marked = producer is not None and int(producer["coordinator_epoch"]) >= 0
     return is_marked or (state.exact_from is not None and not state.is_broken)
-
-
-def _is_expired(state: PartitionState, producer: np.void) -> bool:
-    """Return whether a producer state is expired: it has no open transaction, and was idle for long enough."""
-    idle_ms = state.rules.as_of_ms - int(producer["last_timestamp"])
-    return int(producer["current_txn_first_offset"]) < 0 and idle_ms >= state.rules.pid_expiry_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = [
     "BlockedTransactions",
     "HangingEvidenceArray",
     "appended_by",
+    "are_expired",
     "begin_times",
     "copy_time",
     "elapsed_since",
@@ -31,6 +33,7 @@ __all__ = [
     "is_surely_idle",
     "last_times",
     "silence",
+    "silence_of",
 ]
 
 # A time that nothing shows: later than any.
@@ -104,9 +107,30 @@ def evaluation_time(state: PartitionState) -> int:
 
 
 def copy_time(state: PartitionState) -> int:
-    """Return the same as far as the partition alone shows it, without the metadata of its cluster."""
+    """Return what :func:`evaluation_time` does, as far as the partition shows it without the metadata of its cluster.
+
+    The rows of tables follow from it, so that they are the same in every command.
+    """
     rules, copied = state.rules, state.partition.taken_ms
     return rules.as_of_ms if not rules.is_assumed or copied is None else min(rules.as_of_ms, copied)
+
+
+def are_expired(producers: Any, evaluated_ms: int, pid_expiry_ms: int) -> Any:
+    """Return whether producers have expired: they have no open transaction, and have been idle for long enough.
+
+    Args:
+        producers: the state of one producer, or of several.
+        evaluated_ms: until when the copy shows what happened, in ms.
+        pid_expiry_ms: ``producer.id.expiration.ms``.
+    """
+    idle_ms = evaluated_ms - producers["last_timestamp"]
+    return (producers["current_txn_first_offset"] < 0) & (idle_ms >= pid_expiry_ms)
+
+
+def silence_of(rules: Rules, transaction: Mapping[str, Any]) -> dict[str, object]:
+    """Return for how long the producer of an open transaction has been silent, as :func:`silence`."""
+    idle_ms = transaction["idle_ms"]
+    return silence(rules, idle_ms, transaction["last_time"] + idle_ms)
 
 
 def silence(rules: Rules, idle_ms: int, evaluated_ms: int) -> dict[str, object]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kforensics.forensics.core.observations import ObservationArray, Observed, log_positions, observations_of
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
-from kforensics.forensics.partition.partition_files import RECOVERY_POINT
+from kforensics.forensics.partition.partition_files import RECOVERY_POINT, lists_log
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -184,6 +184,8 @@ def _lost_end(state: PartitionState) -> Gaps:
     partition, end, last = state.partition, state.log_end_offset, len(state.partition.segments) - 1
     is_unreadable = any(segment == last and row.next_good_position is None for segment, row in state.log.damage)
     if not partition.log_dir.clean_shutdown or is_unreadable or (partition.checkpoint(RECOVERY_POINT) or 0) <= end:
+        return NOWHERE
+    if lists_log(partition.folder, end, {segment.base_offset or 0 for segment in partition.segments}):
         return NOWHERE
     return Gaps(np.array([end - 1], "i8"), np.array([NEVER], "i8"))
 

@@ -18,7 +18,7 @@ class LogPlace(NamedTuple):
         directory_id: id of the log directory.
         topic: topic.
         partition: partition number.
-        has_log: whether it has any segment.
+        has_log: whether it has any segment, and not only empty ones that had data.
     """
 
     cluster_id: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -31,6 +31,7 @@ __all__ = [
     "folder_of",
     "forbidden_sidecars",
     "is_recreated",
+    "lists_log",
     "partition_sort_key",
     "partitions_of",
 ]
@@ -92,7 +93,7 @@ class Partition:
         place: broker, log directory, topic and partition, as far as they are known.
         folder: folder of the files.
         log_dir: the log directory.
-        segments: the ``.log`` files, sorted by base offset; none if the log is missing.
+        segments: the ``.log`` files, sorted by base offset; none, or only empty ones, if the log is missing.
         indexes: ``.index`` files by base offset.
         time_indexes: ``.timeindex`` files by base offset.
         transaction_indexes: ``.txnindex`` files by base offset.
@@ -227,7 +228,7 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
     log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
     partitions = [_as_read(_partition(folder, members, log_dirs)) for folder, members in by_folder.items()]
     with_log = [partition for partition in partitions if partition.has_log]
-    found = [*with_log, *_without_log(partition for partition in partitions if not partition.has_log)]
+    found = [*with_log, *_without_data(partition for partition in partitions if not partition.has_log)]
     moved = moved_away([partition.log_place for partition in found])
     return sorted(
         (partition for number, partition in enumerate(found) if number not in moved),
@@ -245,7 +246,7 @@ def forbidden_sidecars(files: Iterable[FoundFile]) -> Iterator[InputForbiddenErr
             yield error
 
 
-def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
+def _without_data(partitions: Iterable[Partition]) -> Iterator[Partition]:
     """Yield the partitions that once had data and whose live folder has no ``.log`` file any more, or an empty one.
 
     The checkpoints of a topic that was deleted and created again may still be those of the deleted one.
@@ -262,7 +263,7 @@ def _without_log(partitions: Iterable[Partition]) -> Iterator[Partition]:
             deleted[log_dir.path] = _deleted_in(log_dir.path)
         is_recreated = (name.topic, name.partition) in deleted[log_dir.path]
         checked = replace(partition, log_dir=replace(log_dir, checkpoints={})) if is_recreated else partition
-        if checked.lost_end and not _lists_log(partition.folder):
+        if checked.lost_end and not lists_log(partition.folder):
             yield checked
 
 
@@ -286,13 +287,20 @@ def is_recreated(partition: Partition) -> bool:
     return name in _deleted_in(partition.log_dir.path) if None not in name else False
 
 
-def _lists_log(folder: str) -> bool:
-    """Return whether a folder has a live ``.log`` file; the caller may have named only some of its files."""
+def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:
+    """Return whether a folder has a live ``.log`` file; the caller may have named only some of its files.
+
+    Args:
+        folder: folder of a partition.
+        start: only segments whose base offset is not below this.
+        given: base offsets of segments that do not count.
+    """
     try:
         names = [parse_file_name(child.name) for child in folders_of(folder).children(folder)]
     except InputError:
         return True  # whoever cannot list the folder does not know
-    return any(name is not None and name.kind == "log" and name.state == LIVE for name in names)
+    logs = (name.base_offset or 0 for name in names if name is not None and (name.kind, name.state) == ("log", LIVE))
+    return any(base_offset >= start and base_offset not in given for base_offset in logs)
 
 
 def _root_files(log_dir: str) -> Iterator[FoundFile]:

@@ -21,7 +21,7 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
 from kforensics.forensics.core.tables import RESULTS
-from kforensics.forensics.partition.blocking_transactions import copy_time
+from kforensics.forensics.partition.blocking_transactions import are_expired, copy_time
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import (
     SnapshotEntries,
@@ -126,8 +126,7 @@ class ProducerTable:
             "recent_batches": Lists(rows["recent"], rows["recent_count"]),
             # After its first available marker a producer is known exactly.
             "exact": (rows["coordinator_epoch"] >= 0) | self.is_exact,
-            "expired": (rows["current_txn_first_offset"] < 0)
-            & (self.evaluated_ms - rows["last_timestamp"] >= self.pid_expiry_ms),
+            "expired": are_expired(rows, self.evaluated_ms, self.pid_expiry_ms),
             "in_snapshot": None if self.in_snapshot is None else self.in_snapshot[selected],
             **_totals(self, rows["producer_id"]),
         }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from kforensics.forensics.audit.cluster_membership import Clusters
+from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.forge import forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
@@ -207,3 +208,28 @@ def test_metadata_logs_do_not_show_that_log_directories_are_of_one_cluster(tmp_p
         (tmp_path / case / "broker" / "meta.properties").unlink()
         (tmp_path / case / "broker" / "recovery-point-offset-checkpoint").write_text("0\n0\n", "ascii")
     assert _groups(tmp_path) == {frozenset({"first/broker"}), frozenset({"second/broker"})}
+
+
+def test_of_copies_of_each_broker_the_newest_are_one(tmp_path: Path) -> None:
+    """As after ``rsync`` into a folder per host and day; the sizes of segments, which begin small, do not matter."""
+    for broker in (1, 2):
+        for day, name in enumerate(("monday", "tuesday")):
+            folder = tmp_path / f"host-{broker}" / name
+            _broker(folder, broker, records=9 if (broker, day) in {(1, 0), (2, 1)} else 1)
+            for path in filter(Path.is_file, folder.rglob("*")):
+                os.utime(path, (1_700_000_000 + 86_400 * day,) * 2)
+    assert _groups(tmp_path) == {
+        frozenset(f"host-{broker}/{name}" for broker in (1, 2)) for name in ("monday", "tuesday")
+    }
+
+
+def test_many_copies_of_a_broker_are_grouped_at_once() -> None:
+    """Once the time grew with the fourth power of their number."""
+    names = ("cluster", "directory", "topic")
+    members = [
+        PartitionMembership(names[0], f"/backups/day-{day}/broker-1", 1, names[2], number, "1" * 22, names[1])
+        for day in range(300)
+        for number in range(3)
+    ]
+    clusters = Clusters.of_members(members)
+    assert len({*map(clusters.name_of_member, members)}) == 300

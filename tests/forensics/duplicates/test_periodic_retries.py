@@ -28,6 +28,7 @@ def random_runs(seed: int) -> DuplicateRunArray:
     runs["level"] = dice.choice([DuplicateLevel.CONTENT_RETRY, DuplicateLevel.CONTENT], count, p=[0.8, 0.2])
     runs["why"] = dice.choice([DuplicateReason.RETRY_SAME_TIME, DuplicateReason.RETRY_WHOLE_BATCH], count)
     runs["is_varied"] = dice.random(count) < 0.5
+    runs["second_timestamp"] = dice.integers(999, 1002, count)
     return runs
 
 
@@ -53,7 +54,9 @@ def expected_periodic(runs: DuplicateRunArray) -> list[bool]:
         copies = before[run] + after[run] + 1
         is_directly_after = second[run] == first[run] + span[run]
         if retries["why"][run] == DuplicateReason.RETRY_SAME_TIME:
-            periodic.append(copies > 10 and not (is_varied and is_directly_after))
+            periodic.append(
+                copies > 10 and not (is_varied and is_directly_after and retries["second_timestamp"][run] != 1000)
+            )
         else:
             periodic.append(copies > 2 or (not is_varied and (copies > 1 or not is_directly_after)))
     return periodic

@@ -27,7 +27,7 @@ from kforensics.forensics.core.commands import ABORT, DESCRIBE_GROUP, FIND_HANGI
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.reporting import MOST, Row, time_of
-from kforensics.forensics.partition.blocking_transactions import silence
+from kforensics.forensics.partition.blocking_transactions import silence_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.messages.message_columns import texts_of
 
@@ -309,7 +309,7 @@ def _blocked(cluster: Cluster, partition: int, pending: Mapping[int, tuple[str, 
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
         evidence={
-            **silence(cluster.rules, row["idle_ms"], row["last_time"] + row["idle_ms"]),
+            **silence_of(cluster.rules, row),
             "groups": list(groups[:NAMED]),
         },
         benign=("in flight when the files were copied: no, it is late",),

@@ -30,7 +30,7 @@ from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.reporting import Row, place
-from kforensics.forensics.partition.blocking_transactions import silence
+from kforensics.forensics.partition.blocking_transactions import silence_of
 from kforensics.parsers.format.array_types import IntArray
 
 NO_COORDINATOR = f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}."
@@ -99,7 +99,7 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         **place(row),
         severity=None if has_all else Severity.WARNING,
         evidence={
-            **silence(cluster.rules, row["idle_ms"], row["last_time"] + row["idle_ms"]),
+            **silence_of(cluster.rules, row),
             "coordinator_partitions": len(captured),
             "of_partitions": count,
             **cluster.rules.evidence(MAX_TIMEOUT),
@@ -130,7 +130,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         f"{_idle(row['idle_ms'])}",
         **place(row),
         evidence={
-            **silence(cluster.rules, row["idle_ms"], row["last_time"] + row["idle_ms"]),
+            **silence_of(cluster.rules, row),
             "coordinator_epoch": row["coordinator_epoch"],
             "transactional_id": cluster.id_name(row),
             **cluster.rules.evidence(MAX_TIMEOUT),

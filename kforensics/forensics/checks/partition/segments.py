@@ -35,12 +35,13 @@ CODES = by_name(
         ),
         remedy=REBUILD,
         why=(
-            "Consumers skip from the last record before the gap to the first one after it, without an error. A "
-            "segment was deleted by hand, not copied, or lost with its file system."
+            "Consumers skip from the last record before the gap to the first one after it, without an error; at the "
+            "end, new records get the offsets of the missing ones. A segment was deleted by hand, not copied, or lost "
+            "with its file system."
         ),
         benign=(
-            "The segment was being deleted when the files were copied. Segments before the gap were left in the folder "
-            "by an earlier copy. A cleaner emptied the end of a segment: without its checkpoint, a few missing offsets "
+            "Only some of the files were copied. The segment was being deleted when the files were copied. Segments "
+            "before the gap were left in the folder by an earlier copy. A cleaner emptied the end of a segment: without its checkpoint, a few missing offsets "
             "may be its work, and in message formats 0 and 1 any. "
             "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),

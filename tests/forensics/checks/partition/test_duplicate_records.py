@@ -62,8 +62,6 @@ KNOWN = {
     "legacy-2.7/broker-0/compact-0": [RETRY],
     "legacy-2.7/broker-0/compact-transactional-0": [RETRY],
     "legacy-2.7/broker-0/compact-zstd-0": [RETRY],
-    # Six records with their timestamps, first each in a batch, then all in one.
-    "legacy-magic-1/broker-0/nulls-0": [RETRY],
     "legacy-2.7/broker-0/empty-aborts-0": [ACROSS],
     "legacy-magic-1/broker-0/compact-gzip-0": [RETRY],
     "legacy-magic-1/broker-0/compact-lz4-0": [RETRY],
@@ -137,7 +135,7 @@ def test_samples_have_only_what_was_written_twice(partition: Partition) -> None:
     [
         # The lab's clients repeat the same few values here, without timestamps or in other batches.
         ("legacy-magic-0/broker-0/compact-none-0", [REPEATED]),
-        ("legacy-magic-1/broker-0/nulls-0", [RETRY]),
+        ("legacy-magic-1/broker-0/nulls-0", [REPEATED]),
         ("records/broker-1/headers-0", []),
         ("duplicates/broker-1/retried-idempotent-0", []),
         ("duplicates/broker-1/sent-again-after-abort-0", []),
