@@ -14,7 +14,8 @@ import numpy as np
 
 from kforensics.forensics.core.observations import ObservationArray, Observed, log_positions, observations_of
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
-from kforensics.forensics.partition.partition_files import RECOVERY_POINT, lists_log
+from kforensics.forensics.partition.log_places import lists_log
+from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 

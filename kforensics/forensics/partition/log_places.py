@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["LogPlace", "moved_away"]
+from kforensics.errors import InputError
+from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.log_names import parse_file_name
+
+__all__ = ["LogPlace", "lists_log", "moved_away"]
 
 
 class LogPlace(NamedTuple):
@@ -65,3 +69,19 @@ def _are_of_one_broker(
         return place.directory_id != other.directory_id
     parents = {(path or "").rstrip("/").rpartition("/")[0] for path in (place.log_dir, other.log_dir)}
     return len(parents) == 1 and logs.get(place.log_dir, set()).isdisjoint(logs[other.log_dir])
+
+
+def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:
+    """Return whether a folder has a live ``.log`` file; the caller may have named only some of its files.
+
+    Args:
+        folder: folder of a partition.
+        start: only segments whose base offset is not below this.
+        given: base offsets of segments that do not count.
+    """
+    try:
+        names = [parse_file_name(child.name) for child in folders_of(folder).children(folder)]
+    except InputError:
+        return True  # whoever cannot list the folder does not know
+    logs = (name.base_offset or 0 for name in names if name is not None and (name.kind, name.state) == ("log", "live"))
+    return any(base_offset >= start and base_offset not in given for base_offset in logs)

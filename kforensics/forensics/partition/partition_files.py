@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
-from kforensics.forensics.partition.log_places import LogPlace, moved_away
+from kforensics.forensics.partition.log_places import LogPlace, lists_log, moved_away
 from kforensics.forensics.partition.superseded_segments import without_deleted, without_earlier, without_superseded
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_file_name, parse_folder_name
+from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
 from kforensics.parsers.files.source import file_name, forbidden, open_source
 from kforensics.parsers.format.rows import Damage
@@ -31,7 +31,6 @@ __all__ = [
     "folder_of",
     "forbidden_sidecars",
     "is_recreated",
-    "lists_log",
     "partition_sort_key",
     "partitions_of",
 ]
@@ -285,22 +284,6 @@ def is_recreated(partition: Partition) -> bool:
     """
     name = partition.place.topic, partition.place.partition
     return name in _deleted_in(partition.log_dir.path) if None not in name else False
-
-
-def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:
-    """Return whether a folder has a live ``.log`` file; the caller may have named only some of its files.
-
-    Args:
-        folder: folder of a partition.
-        start: only segments whose base offset is not below this.
-        given: base offsets of segments that do not count.
-    """
-    try:
-        names = [parse_file_name(child.name) for child in folders_of(folder).children(folder)]
-    except InputError:
-        return True  # whoever cannot list the folder does not know
-    logs = (name.base_offset or 0 for name in names if name is not None and (name.kind, name.state) == ("log", LIVE))
-    return any(base_offset >= start and base_offset not in given for base_offset in logs)
 
 
 def _root_files(log_dir: str) -> Iterator[FoundFile]:
