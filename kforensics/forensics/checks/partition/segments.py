@@ -42,8 +42,8 @@ CODES = by_name(
         benign=(
             "Only some of the files were copied. The segment was being deleted when the files were copied. Segments "
             "before the gap were left in the folder by an earlier copy. A cleaner emptied the end of a segment: "
-            "without its checkpoint, a few missing offsets may be its work, and in message formats 0 and 1 any. Remote storage "
-            "takes segments from the front only, so it does not explain a gap in the middle."
+            "without its checkpoint, a few missing offsets may be its work, and in message formats 0 and 1 any. "
+            "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),
     ),
     Code(
