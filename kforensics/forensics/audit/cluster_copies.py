@@ -56,32 +56,46 @@ class _Copy:
     Attributes:
         log_dirs: the log directories.
         others: paths that cannot be of this copy.
+        parents: the folders that they lie in.
+        topic_ids: topics with their ids.
     """
 
     log_dirs: list[LogDir]
     others: set[str]
+    parents: set[str]
+    topic_ids: set[tuple[str, str]]
 
     @classmethod
     def of(cls, log_dirs: list[LogDir], conflicts: _Conflicts) -> _Copy:
-        return cls(log_dirs, {path for each in log_dirs for path in conflicts.get(each.path, ())})
+        others = {path for each in log_dirs for path in conflicts.get(each.path, ())}
+        topic_ids = {topic_id for each in log_dirs for topic_id in each.topic_ids}
+        return cls(log_dirs, others, {_parent(each.path) for each in log_dirs}, topic_ids)
 
     @property
     def is_possible(self) -> bool:
-        return self.fits(self.log_dirs)
+        return all(each.path not in self.others for each in self.log_dirs)
 
-    def fits(self, log_dirs: Iterable[LogDir]) -> bool:
-        return all(each.path not in self.others for each in log_dirs)
+    def may_have(self, other: _Copy) -> bool:
+        """Return whether other log directories may be of this copy: nothing speaks against it, and something for it.
 
-    def add(self, copy: _Copy) -> None:
-        self.log_dirs += copy.log_dirs
-        self.others |= copy.others
+        Clusters may have been set up with the same id. Then they have no topic with the same id.
+        """
+        is_related = not self.parents.isdisjoint(other.parents) or not self.topic_ids.isdisjoint(other.topic_ids)
+        return is_related and all(each.path not in self.others for each in other.log_dirs)
+
+    def add(self, other: _Copy) -> None:
+        self.log_dirs += other.log_dirs
+        self.others |= other.others
+        self.parents |= other.parents
+        self.topic_ids |= other.topic_ids
 
 
 def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
     """Return for each log directory of a cluster the folder that names its copy; empty if there is one copy.
 
     Log directories belong to one copy if they lie in the same folder, unless it has a broker twice. Then the newest of
-    its folders that can be of one copy are, the next ones of another, and so on.
+    its folders that can be of one copy are, if they lie side by side or share the id of a topic; the next ones are of
+    another copy, and so on.
     """
     conflicts = defaultdict[str, set[str]](set)
     for one, other in (*_of_brokers(log_dirs), *_of_topics(log_dirs)):
@@ -162,7 +176,7 @@ def _copies(log_dirs: list[LogDir], depth: int, conflicts: _Conflicts) -> list[_
     parts = [copy for inside in folders.values() for copy in _copies(inside, depth + 1, conflicts)]
     copies: list[_Copy] = []
     for part in sorted(parts, key=_rank):
-        own = next((copy for copy in copies if copy.fits(part.log_dirs)), None)
+        own = next((copy for copy in copies if copy.may_have(part)), None)
         if own is None:
             copies.append(part)
         else:

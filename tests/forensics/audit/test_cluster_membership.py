@@ -233,3 +233,16 @@ def test_many_copies_of_a_broker_are_grouped_at_once() -> None:
     ]
     clusters = Clusters.of_members(members)
     assert len({*map(clusters.name_of_member, members)}) == 300
+
+
+def test_clusters_with_one_id_are_not_joined_because_they_have_nothing_in_common(tmp_path: Path) -> None:
+    """As those of a lab, which all have the id of its configuration, in folders of their own."""
+    for case, broker, topic in (("a", 1, "t"), ("a", 2, "t"), ("b", 1, "t"), ("c", 3, "u")):
+        folder = tmp_path / case / f"broker-{broker}"
+        _log_dir(folder, "one", topic)
+        (folder / f"{topic}-0" / "partition.metadata").write_text(
+            f"version: 0\ntopic_id: {'123'['abc'.index(case)] * 22}", "ascii"
+        )
+        (folder / "meta.properties").write_text(f"version=1\nnode.id={broker}\ncluster.id=one\n", "ascii")
+    expected = {frozenset({"a/broker-1", "a/broker-2"}), frozenset({"b/broker-1"}), frozenset({"c/broker-3"})}
+    assert _groups(tmp_path) == expected
