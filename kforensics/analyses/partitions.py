@@ -175,7 +175,6 @@ def investigate(  # noqa: PLR0913  # what a user can say
         UsageError: there is no log under the paths, or no such topic.
     """
     files, unreadable = find_files(paths, warn)
-    archives = [file for file in files if is_archive_name(file.path) and file.path not in paths]
     found = partitions_of(files)
     if topics and found and not unreadable:
         check_topics(topics, [partition.place.topic for partition in found])
@@ -184,16 +183,15 @@ def investigate(  # noqa: PLR0913  # what a user can say
         raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *_packed(archives))))
-    for sentence in _packed([file for file in archives if file.log_dir is not None]):
-        note(sentence)
+        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *_packed(files, paths))))
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
     rules = with_given(rules_as_of(as_of_ms, newest), settings)
     rules = _with_cluster_times(with_remote_logs(rules, settings, [*in_scope, *elsewhere]), found)
     copy_times = [(partition.place.log_dir, partition.taken_ms) for partition in partitions]
-    for sentence in as_of_notes(copy_times, rules, newest) if partitions else ():
+    evaluated = as_of_notes(copy_times, rules, newest) if partitions else ()
+    for sentence in (*_packed([file for file in files if file.log_dir is not None], paths), *evaluated):
         note(sentence)
     context = _unselected(found, partitions) if topics or numbers else ()
 
@@ -208,8 +206,9 @@ def investigate(  # noqa: PLR0913  # what a user can say
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
 
 
-def _packed(archives: Sequence[FoundFile]) -> Iterator[str]:
-    """Yield a sentence about archives that lie in folders, if there are any: they are read only if they are named."""
+def _packed(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence about archives among some files, if there are any: they are read only if they are named."""
+    archives = [file for file in files if is_archive_name(file.path) and file.path not in paths]
     if archives:
         more = f" and {format_count(len(archives) - 1, 'other archive')} are" if len(archives) > 1 else " is"
         yield f"{archives[0].path}{more} not read; unpack archives that lie in folders, or name them as paths"

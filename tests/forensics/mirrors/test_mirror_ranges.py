@@ -9,7 +9,7 @@ import pytest
 from kforensics.analyses.mirror import MirrorRequest, compare_mirrors
 from kforensics.forensics.mirrors.mirror_ranges import RangeKind
 from kforensics.forensics.mirrors.mirror_rows import MirrorComparison
-from tests.forensics.forge import drop, file_of, forge, patch
+from tests.forensics.forge import file_of, forge, patch
 from tests.forensics.mirrors.mirrored_logs import TIME, at_once, every, forge_mirror, forge_source, forge_syncs
 
 TEN = "plain @0-9"
@@ -53,7 +53,7 @@ def test_records_after_the_last_copied_one_are_lag(tmp_path: Path) -> None:
 
 def test_an_empty_mirror_lags(tmp_path: Path) -> None:
     forge_source(tmp_path, TEN)
-    drop(file_of(forge(tmp_path / "target", at_once("plain @0"), topic="eu.t")), 0)
+    forge(tmp_path / "target", {0: ""}, topic="eu.t")
     assert _found(tmp_path) == {"lag": [(0, 9, 10)]}
 
 
