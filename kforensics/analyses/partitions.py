@@ -190,8 +190,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
     rules = with_given(rules_as_of(as_of_ms, newest), settings)
     rules = _with_cluster_times(with_remote_logs(rules, settings, [*in_scope, *elsewhere]), found)
     copy_times = [(partition.place.log_dir, partition.taken_ms) for partition in partitions]
-    evaluated = as_of_notes(copy_times, rules, newest) if partitions else ()
-    for sentence in (*_packed([file for file in files if file.log_dir is not None], paths), *evaluated):
+    for sentence in (*_packed_beside(files, paths), *(as_of_notes(copy_times, rules, newest) if partitions else ())):
         note(sentence)
     context = _unselected(found, partitions) if topics or numbers else ()
 
@@ -204,6 +203,11 @@ def investigate(  # noqa: PLR0913  # what a user can say
 
     known = KnownSettings(rules, tuple(settings), showing)
     return Investigation(tuple(files), tuple(partitions), rules, unreadable, context, alone, known, _progress())
+
+
+def _packed_beside(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence about archives among the files of log directories."""
+    return _packed((file for file in files if file.log_dir is not None), paths)
 
 
 def _packed(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
