@@ -104,6 +104,8 @@ def _once(directories: Sequence[str]) -> list[str]:
 
 def _copies(found: Mapping[str, MetaProperties]) -> dict[str, str]:
     """Return the folder of its copy by log directory; empty if no broker was found more than once."""
+    if len({meta.node_id for meta in found.values()}) == len(found):
+        return {}
     log_dirs = [LogDir(path, meta.node_id, meta.directory_id) for path, meta in found.items()]
     for log_dir in log_dirs:
         names = (parse_folder_name(child.name) for child in folders_of(log_dir.path).children(log_dir.path))

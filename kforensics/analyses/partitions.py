@@ -221,9 +221,10 @@ def _packed(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
 def _with_cluster_times(rules: Rules, found: Sequence[Partition]) -> Rules:
     if not rules.is_assumed or len({partition.place.log_dir for partition in found}) < 2:
         return rules
-    from kforensics.forensics.audit.cluster_membership import PartitionMembership, with_cluster_times  # slow to import
+    from kforensics.forensics.audit import cluster_membership  # slow to import
 
-    return with_cluster_times(rules, [PartitionMembership.of(partition) for partition in found])
+    members = [cluster_membership.PartitionMembership.of(partition) for partition in found]
+    return cluster_membership.with_cluster_times(rules, members, cluster_membership.Clusters.of_members(members))
 
 
 def _progress() -> Progress | None:
@@ -313,18 +314,22 @@ def as_of_notes(
         if log_dir is not None and time is not None:
             newest[log_dir] = max(time, newest.get(log_dir, time))
     earlier = sorted((time, log_dir) for log_dir, time in rules.cluster_times.items() if log_dir not in newest)
-    for time, log_dir in earlier[:NAMED_LOG_DIRS]:
-        yield (
-            f"{log_dir} is of another cluster, or of an earlier copy, whose newest file is from {format_time(time)}: it"
-            " is evaluated as of then"
-        )
-    if len(earlier) > NAMED_LOG_DIRS:
-        yield f"… and {format_count(len(earlier) - NAMED_LOG_DIRS, 'more such directory', 'more such directories')}"
+    yield from _first_named(
+        f"{log_dir} is of another cluster, or of an earlier copy, whose newest file is from {format_time(time)}: it is"
+        " evaluated as of then"
+        for time, log_dir in earlier
+    )
     old = [(time, log_dir) for log_dir, time in newest.items() if rules.as_of_ms - time > rules.max_txn_timeout_ms]
-    for time, log_dir in sorted(old)[:NAMED_LOG_DIRS]:
-        yield (
-            f"{log_dir} was copied {format_duration(rules.as_of_ms - time)} earlier, while its broker was running or"
-            f" after it crashed: its open transactions are evaluated as of {format_time(time)}"
-        )
-    if len(old) > NAMED_LOG_DIRS:
-        yield f"… and {format_count(len(old) - NAMED_LOG_DIRS, 'more log directory', 'more log directories')}"
+    yield from _first_named(
+        f"{log_dir} was copied {format_duration(rules.as_of_ms - time)} earlier, while its broker was running or"
+        f" after it crashed: its open transactions are evaluated as of {format_time(time)}"
+        for time, log_dir in sorted(old)
+    )
+
+
+def _first_named(sentences: Iterable[str]) -> Iterator[str]:
+    """Yield the sentences about the first log directories, and how many more there are."""
+    of_all = list(sentences)
+    yield from of_all[:NAMED_LOG_DIRS]
+    if (more := len(of_all) - NAMED_LOG_DIRS) > 0:
+        yield f"… and {format_count(more, 'more log directory', 'more log directories')}"

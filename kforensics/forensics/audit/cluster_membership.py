@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class PartitionMembership(NamedTuple):
         return LogPlace(*ids, self.topic, self.partition, self.has_log)
 
 
-def with_cluster_times(rules: Rules, members: Sequence[PartitionMembership]) -> Rules:
+def with_cluster_times(rules: Rules, members: Iterable[PartitionMembership], clusters: Clusters) -> Rules:
     """Return rules by which clusters, and copies of one, that were copied long before others have their own time.
 
     Nothing is known of them from later on, though they may have been stopped.
@@ -72,15 +72,17 @@ def with_cluster_times(rules: Rules, members: Sequence[PartitionMembership]) -> 
     Args:
         rules: limits and the time of evaluation.
         members: all partitions.
+        clusters: their clusters.
     """
-    clusters, times = Clusters.of_members(members), dict[str, int]()
+    if not rules.is_assumed:
+        return rules
+    log_dirs, times = dict[str | None, str](), dict[str, int]()
     for member in members:
-        name = clusters.name_of_member(member)
+        name = log_dirs[member.log_dir] = clusters.name_of_member(member)
         times[name] = max(member.copied_ms or 0, times.get(name, 0))
     earlier = {name: time for name, time in times.items() if 0 < time < rules.as_of_ms - rules.late_buffer_ms}
-    if not rules.is_assumed or len(times) == 1 or len(earlier) == len(times):
+    if len(times) == 1 or len(earlier) == len(times):
         return rules
-    log_dirs = {member.log_dir: clusters.name_of_member(member) for member in members}
     return replace(rules, cluster_times={path: earlier[name] for path, name in log_dirs.items() if name in earlier})
 
 

@@ -174,7 +174,7 @@ class PartitionMarkers:
             log_end_offset=state.log_end_offset,
             high_watermark=state.high_watermark,
             has_append_times=state.log.has_append_times,
-            offset_gaps=state.log.offset_gaps + len(state.log_gaps.lost_end.before),
+            offset_gaps=state.log.offset_gaps + state.log_gaps.has_lost_end,
             is_broken=is_broken,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),

@@ -139,6 +139,11 @@ class LogGaps:
     damage_code: str | None = None
 
     @property
+    def has_lost_end(self) -> bool:
+        """Whether the end of the log is lost."""
+        return len(self.lost_end.before) > 0
+
+    @property
     def uncertain(self) -> tuple[Gaps, ...]:
         """Where a batch may have been that is now missing or damaged."""
         return self.lost, self.lost_end, self.damaged

@@ -147,7 +147,8 @@ class Partition:
 
         At a clean shutdown the recovery point is the log end, and the last snapshot is there.
         """
-        if not self.segments or self.size or not self.log_dir.clean_shutdown:
+        has_data = any(segment.size for segment in self.segments)
+        if not self.segments or has_data or not self.log_dir.clean_shutdown:
             return False
         flushed = max(self.checkpoint(RECOVERY_POINT) or 0, *self.snapshots, 0)
         return flushed > (self.segments[-1].base_offset or 0)

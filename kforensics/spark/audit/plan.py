@@ -120,6 +120,11 @@ class Plan:
         return (*self.members, *_members_in(self.unselected))
 
     @cached_property
+    def all_clusters(self) -> Clusters:
+        """The clusters of all of them."""
+        return Clusters.of_members(self.all_members)
+
+    @cached_property
     def clusters(self) -> Clusters:
         """The clusters that the partitions and the logs of their coordinators belong to."""
         return Clusters.of_members((*self.members, *_members_in(self.context)))

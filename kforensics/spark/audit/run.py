@@ -18,7 +18,7 @@ from kforensics.analyses.partitions import ignore, rules_as_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
-from kforensics.forensics.audit.cluster_membership import Clusters, with_cluster_times
+from kforensics.forensics.audit.cluster_membership import with_cluster_times
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
@@ -182,14 +182,14 @@ def _finished_tasks(plan: Plan, request: SparkRequest, tasks: int) -> FinishedTa
 
 def rules_of(plan: Plan, request: SparkRequest) -> Rules:
     """Return the time of evaluation, and the limits without what the files show of the settings."""
-    return with_cluster_times(rules_as_of(request.as_of_ms, plan.newest_file), plan.all_members)
+    return with_cluster_times(rules_as_of(request.as_of_ms, plan.newest_file), plan.all_members, plan.all_clusters)
 
 
 def _known_rules(plan: Plan, request: SparkRequest) -> Rules:
     """Return the limits and the time of evaluation."""
     rules = rules_of(plan, request)
-    evidence, members = setting_evidence_of(plan, rules.as_of_ms), plan.all_members
-    return rules_by_evidence(rules, request.settings, evidence, members, Clusters.of_members(members))
+    evidence = setting_evidence_of(plan, rules.as_of_ms)
+    return rules_by_evidence(rules, request.settings, evidence, plan.all_members, plan.all_clusters)
 
 
 def audited_on_spark(

@@ -308,10 +308,7 @@ def _blocked(cluster: Cluster, partition: int, pending: Mapping[int, tuple[str, 
         offsets=(row["first_offset"], row["last_offset"]),
         producer=(row["producer_id"], row["producer_epoch"]),
         at=(row["segment"], row["position"]),
-        evidence={
-            **silence_of(cluster.rules, row),
-            "groups": list(groups[:NAMED]),
-        },
+        evidence={**silence_of(cluster.rules, row), "groups": list(groups[:NAMED])},
         benign=("in flight when the files were copied: no, it is late",),
     )
 

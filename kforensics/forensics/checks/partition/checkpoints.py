@@ -123,7 +123,7 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
             f"{format_offsets(end, high_watermark - 1)} missing."
         )
         traces, evidence = traces_of_lost_end(state)
-        copied_before, is_lost = _is_log_copied_before(state), len(state.log_gaps.lost_end.before) > 0
+        copied_before, is_lost = _is_log_copied_before(state), state.log_gaps.has_lost_end
         likely = f" Not ruled out: {f'{COPIED_BEFORE}, or ' if copied_before is not False else ''}{LOST_IN_CRASH}."
         innocent = "" if _is_clean_shutdown(state) else likely
         yield state.finding(

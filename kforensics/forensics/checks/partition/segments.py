@@ -106,7 +106,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     yield from first_findings((_superseded(state, bounds, file) for file in superseded), len(superseded))
     incomplete = state.log_gaps.incomplete.tolist()
     yield from first_findings((_missing(state, bounds, segment) for segment in incomplete), len(incomplete))
-    if len(state.log_gaps.lost_end.before):
+    if state.log_gaps.has_lost_end:
         yield _missing_end(state)
 
 
