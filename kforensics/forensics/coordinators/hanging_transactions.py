@@ -4,8 +4,10 @@ A partition is enrolled in a transaction before the first write to it. So data w
 partition hangs, however young it is, if the coordinator's log reaches beyond the data, and the data partition has the
 markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either
 log may be the older one, only the age of the transaction shows that it hangs; in a replica out of sync, which may lack
-markers however long ago they were written, not even that. A transaction that is ongoing beyond its
-timeout hangs if its id belongs to another coordinator since ``__transaction_state`` has more partitions.
+markers however long ago they were written, not even that. The age counts by the clocks of brokers, because Kafka
+Streams writes with the timestamps of what it reads, unless the transactional id has been silent for as long. A
+transaction that is ongoing beyond its timeout hangs if its id belongs to another coordinator since
+``__transaction_state`` has more partitions.
 
 Rule: ``TransactionsCommand.FindHangingTransactionsCommand``.
 """
@@ -23,7 +25,6 @@ from kforensics.forensics.coordinators.deadlines import (
     has_unreadable_state,
     is_awaited,
     is_orphaned,
-    partition_copied_at,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
@@ -34,7 +35,7 @@ from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "seen_idle_times"]
+__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "surely_idle_times"]
 
 
 class Hanging(NamedTuple):
@@ -68,7 +69,7 @@ def hanging_transactions(
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
     orphaned = is_orphaned(cluster, ids)
     is_certain |= may_hang & orphaned
-    is_old = seen_idle_times(cluster, partition, open_transactions) > longest_timeouts(cluster, ids)
+    is_old = _are_older(cluster, partition, open_transactions, ids)
     is_old &= ~may_lack_markers(cluster, partition, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain, orphaned)
 
@@ -97,15 +98,49 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
     return went_on
 
 
-def seen_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
-    """Return how long in ms open transactions had been idle when the log directory was last seen at work.
+def surely_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
+    """Return how long in ms open transactions had been idle at least when the log directory was last seen at work.
 
-    What was open in a copy of a running broker may have ended since, however late the copy is evaluated.
+    What was open in a copy of a running broker may have ended since, however late the copy is evaluated. Only of a
+    broker that was stopped the timestamps of clients count, because coordinators knew all of its transactions.
     """
     markers = cluster.marker_join.by_partition[partition]
-    until = NEVER if markers.copied_at == NEVER else partition_copied_at(cluster, markers)
-    idle: IntArray = np.minimum(open_transactions["idle_ms"], np.maximum(until - open_transactions["last_time"], 0))
-    return idle
+    idle: IntArray = open_transactions["idle_ms"]
+    if markers.copied_at == NEVER:
+        return idle
+    last_times = open_transactions["last_time" if markers.left_by_shutdown else "appended_by"]
+    return np.minimum(idle, _time_to(_copied_at(cluster, markers), last_times))
+
+
+def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
+    """Return which transactions are older than their coordinator lets one be."""
+    longest = longest_timeouts(cluster, ids)
+    are_older: BoolArray = surely_idle_times(cluster, partition, open_transactions) > longest
+    markers = cluster.marker_join.by_partition[partition]
+    if markers.copied_at == NEVER:
+        return are_older
+    # An id without a record for so long has not begun a transaction, whose data may be of any time.
+    last_times = np.maximum(open_transactions["last_time"], cluster.coordinators.ids["last_time"][ids])
+    silent_ms = _time_to(_copied_at(cluster, markers), last_times)
+    are_older |= np.minimum(silent_ms, open_transactions["idle_ms"]) > longest
+    return are_older
+
+
+def _copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
+    """Return until when a replica was surely running, or when it was shut down.
+
+    A time of evaluation that the caller gives counts if the files are no older.
+    """
+    is_given = markers.kept_until == NO_TIME and not cluster.rules.is_assumed
+    if markers.left_by_shutdown or is_given:
+        return markers.copied_at
+    return max(markers.last_marker_time, markers.kept_until)
+
+
+def _time_to(until: int, times: IntArray) -> IntArray:
+    """Return how many ms are between some times and a later one, 0 if it is not later, or no file shows it: NO_TIME."""
+    passed: IntArray = np.maximum(times, until) - times
+    return passed
 
 
 def longest_timeouts(cluster: Cluster, ids: IntArray) -> IntArray:

@@ -30,7 +30,7 @@ from kforensics.forensics.coordinators.hanging_transactions import (
     hanging_transactions,
     longest_timeouts,
     may_lack_markers,
-    seen_idle_times,
+    surely_idle_times,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE
@@ -65,6 +65,10 @@ REMEDIES = {
         "Its coordinator should have aborted it at {until}: check the leader of {coordinator}, and the state of the "
         f"transaction with {DESCRIBE}. If it stays Ongoing, {END_EVERYWHERE}. As a last resort, {ABORT} ends it "
         "in this partition alone."
+    ),
+    "stopped": (
+        "Do not abort it in this partition alone: its coordinator was stopped before {until}, when the transaction "
+        f"times out, and aborts it soon after the next start. Check its state then with {DESCRIBE}."
     ),
     "within timeout": (
         "Wait until it has been open for {timeout}, the longest timeout that it can have: its coordinator's log was "
@@ -195,7 +199,7 @@ class CoordinatorRemedies:
         idle_ms = int(transaction["idle_ms"][0])
         lags = bool(may_lack_markers(cluster, partition, ids)[0])
         if ids[0] == NONE:
-            is_late = seen_idle_times(cluster, partition, transaction)[0] > cluster.rules.late_ms
+            is_late = surely_idle_times(cluster, partition, transaction)[0] > cluster.rules.late_ms
             hangs = cluster.has_all_coordinators and is_late and not lags
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         name = cluster.coordinators.name(int(ids[0]))
@@ -254,6 +258,9 @@ class CoordinatorRemedies:
                 return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
             phrase = f"Ongoing until its timeout at {until}; the files do not show what followed"
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
+        if transaction_deadlines(self.cluster)[number] < self.cluster.rules.as_of_ms:
+            phrase = f"Ongoing, its coordinator was stopped before its timeout at {until}"
+            return _Situation("stopped", phrase, values, name, Severity.INFO)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
 
     def _is_given_after_deadline(self, number: int) -> bool:

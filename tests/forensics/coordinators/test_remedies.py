@@ -121,13 +121,19 @@ def test_after_its_timeout_the_remedy_is_not_to_wait_for_it(tmp_path: Path) -> N
 @pytest.mark.parametrize("kept_until", [None, NOW + 3_100_000])
 @pytest.mark.parametrize("decided", ["", "; a PrepareCommit 7 0 timeout 7200000 {t-0} t 3000000"])
 def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until: int | None, tmp_path: Path) -> None:
-    """The copy is evaluated days later, or has lost the times of its files: brokers may have ended it since."""
+    """The copy of a broker that was stopped is evaluated days later, or has lost the times of its files.
+
+    In the first case brokers may have ended it since. In the second nothing is late: no coordinator has run since.
+    """
     is_assumed = kept_until is None
     text, finding = stuck(
         tmp_path, ONGOING + decided, kept_until=kept_until, as_of_ms=NOW + 100 * HOUR, is_assumed=is_assumed
     )
     assert commands_in(text)[0] == DESCRIBE
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is (Severity.INFO if is_assumed else Severity.WARNING)
+    if is_assumed and not decided:
+        assert "was stopped before 2023-11-15 00:13:20 UTC" in text
+        assert ABORT not in text
 
 
 @pytest.mark.parametrize("coordinator", ["a Empty 7 0 t 1", "a Empty 7 0 t 1; a Ongoing 7 0 {t-1} t 2"])

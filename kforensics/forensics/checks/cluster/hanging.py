@@ -19,7 +19,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACT
 from kforensics.forensics.coordinators.hanging_transactions import (
     hanging_transactions,
     may_lack_markers,
-    seen_idle_times,
+    surely_idle_times,
 )
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
@@ -75,7 +75,7 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
     if not len(rows):
         return
     ids = cluster.coordinators.id_of(rows["producer_id"])
-    is_unknown = (ids == NONE) & (seen_idle_times(cluster, partition, rows) > rules.late_ms)
+    is_unknown = (ids == NONE) & (surely_idle_times(cluster, partition, rows) > rules.late_ms)
     yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
     rows, ids = rows[ids != NONE], ids[ids != NONE]
     hangs, is_certain, is_orphaned = hanging_transactions(cluster, partition, rows, ids)

@@ -59,6 +59,33 @@ def test_an_evaluation_hours_after_the_copy_of_a_running_broker(
     assert (code in codes) == (minutes == 30)
 
 
+@pytest.mark.parametrize("are_times_kept", [False, True])
+@pytest.mark.parametrize(
+    ("coordinator", "code"),
+    [
+        ("a Empty 7 0 t 1; a PrepareCommit 7 0 {t-0} t 40; a CompleteCommit 7 0 t 41; a Ongoing 7 0 {t-1} t 60", None),
+        ("a Ongoing 7 0 {t-1} t 60", None),
+        ("b Empty 9 0 t 60", None),
+        (f"a CompleteCommit 7 0 t {-2 * DAY}; b Empty 9 0 t 60", "txn-hanging"),
+    ],
+    ids=["decided since", "cleaned since", "begun since", "silent for days"],
+)
+def test_old_timestamps_of_a_client_are_no_age_in_copies_of_running_brokers(
+    coordinator: str, code: str | None, are_times_kept: bool, tmp_path: Path
+) -> None:
+    """Kafka Streams read records of three days ago; its first transaction ended between the copies of two brokers."""
+    forge_coordinator(tmp_path, coordinator, clean_shutdown=False)
+    log = f"D 7 0 0-0 @0-0 T {at(-3 * DAY)}; D 7 0 1-1 @1-1 T {at(-3 * DAY)}; M 8 0 C 0 @2 {at(25)}"
+    forge(tmp_path, log, clean_shutdown=False)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    copied_ms = NOW + 30 if are_times_kept else NOW + DAY
+    keep_times(tmp_path, copied_ms, copied_ms)
+    # Who gives the time at which files without times were copied is believed.
+    for is_assumed in (True, False) if are_times_kept else (True,):
+        cluster = cluster_under(tmp_path, as_of_ms=NOW + DAY, is_assumed=is_assumed)
+        assert {*codes_in(cluster)} & {"txn-hanging", UNKNOWN} == {code} - {None}
+
+
 @pytest.mark.parametrize(
     ("before_gap", "hangs"),
     [

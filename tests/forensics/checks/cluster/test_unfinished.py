@@ -66,10 +66,19 @@ def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_no_broker_was_seen_after_the_timeout(tmp_path: Path, kept: bool) -> None:
-    """It was stopped, or copied without the times of its files, and the copy is evaluated later."""
+    """It was stopped: only who gives a later time of evaluation says that it should have been started again."""
     overdue(tmp_path, 1_000, kept=kept)
     codes = codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 * MAX, is_assumed=not kept))
-    assert codes == {"txnlog-ongoing-overdue": "warning"}
+    assert codes == ({"txnlog-ongoing-overdue": "warning"} if kept else {})
+
+
+@pytest.mark.parametrize(("copied_ms", "is_reported"), [(130_000, False), (2 * MAX, True)])
+def test_a_broker_that_was_stopped_ends_no_transaction(copied_ms: int, is_reported: bool, tmp_path: Path) -> None:
+    """A copy of a cluster of 3.9.1 that was made a few seconds after its stop gave the files the times of the copy."""
+    overdue(tmp_path, 1_000)
+    keep_times(tmp_path, NOW + 101, NOW + copied_ms)
+    codes = codes_in(cluster_under(tmp_path, as_of_ms=NOW + copied_ms, is_assumed=True))
+    assert ("txnlog-ongoing-overdue" in codes) == is_reported
 
 
 def copied(folder: Path, milliseconds: int) -> None:
