@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
@@ -28,6 +29,8 @@ __all__ = ["forecast_brokers", "forecast_elections", "known_release"]
 MARKS = (META, MARKER, METADATA_FOLDER, RECOVERY_POINT, HIGH_WATERMARK)
 # Folders of brokers, and log directories in them.
 LEVELS = 2
+# The oldest release with ZooKeeper whose starts were recorded.
+OLDEST_WITH_ZOOKEEPER = (2, 8)
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
 
 
@@ -35,7 +38,7 @@ def known_release(release: str | None) -> str | None:
     """Return the release that is started, None for that of the files.
 
     Raises:
-        UsageError: it is no release of Kafka, or one before 3.9, whose starts are not forecast.
+        UsageError: it is no release of Kafka, or one before 2.8, whose starts are not forecast.
     """
     if release is None:
         return None
@@ -43,11 +46,17 @@ def known_release(release: str | None) -> str | None:
         numbers = release_numbers(release)
     except ValueError:
         raise UsageError(f"--release {release!r} is not a release of Kafka, such as 4.4.0") from None
-    # What an older one accepts of the metadata of a newer one is not known.
-    if numbers < min(KNOWN):
-        oldest = release_name(min(KNOWN))
+    if numbers < OLDEST_WITH_ZOOKEEPER:
+        oldest = release_name(OLDEST_WITH_ZOOKEEPER)
         raise UsageError(f"--release {release}: starts of releases before {oldest} are not forecast")
     return release
+
+
+def _require_known(release: str) -> None:
+    # What an older one accepts of the metadata of a newer one is not known.
+    if release_numbers(release) < min(KNOWN):
+        oldest = release_name(min(KNOWN))
+        raise UsageError(f"--release {release}: starts of releases before {oldest} are forecast only with ZooKeeper")
 
 
 def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[BrokerForecast]:
@@ -58,14 +67,16 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         release: the release that is started; None for the one with which each broker registered last.
 
     Raises:
-        UsageError: there is no log directory.
+        UsageError: there is no log directory, or the release is too old for one with KRaft.
         InputError: one cannot be read.
     """
-    directories = [directory for path in paths for directory in _log_directories(path)]
+    directories = _all_log_directories(paths)
     brokers: dict[object, list[str]] = {}
     unnamed: list[str] = []
     metas = {directory: read_identity(directory) for directory in _once(directories)}
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
+    if release is not None and any(meta.version > 0 for meta in identities.values()):
+        _require_known(release)
     # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
     are_named = {path.rstrip("/") for path in paths} >= metas.keys()
     copies = {} if are_named else _copies(identities)
@@ -148,7 +159,15 @@ def _folder_sizes(directories: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def _log_directories(path: str) -> list[str]:
+def _all_log_directories(paths: Sequence[str]) -> list[str]:
+    """Return the log directories under some paths; an empty folder that is named beside others is one, too."""
+    found = [_log_directories(path, is_alone=len(paths) == 1) for path in paths]
+    if not any(map(_contains_log, chain.from_iterable(found))):
+        raise UsageError(NO_LOG_DIRECTORY.format(paths[0]))
+    return [*chain.from_iterable(found)]
+
+
+def _log_directories(path: str, *, is_alone: bool) -> list[str]:
     """Return a path if it is a log directory, otherwise the log directories in it."""
     directories: list[str] = []
     for entry in folders_of(path).expand(path):
@@ -156,6 +175,8 @@ def _log_directories(path: str) -> list[str]:
             # A start reads every file: without one of them, the forecast would be that of another directory.
             raise InputError(entry.path, entry.why)
         inner = _directories_in(entry.path) if entry.is_folder else []
+        if entry.is_folder and not is_alone and not folders_of(entry.path).children(entry.path):
+            inner = [entry.path]  # the broker refuses to start with it, unless it is formatted
         if not inner:
             raise UsageError(NO_LOG_DIRECTORY.format(entry.path))
         directories += inner
@@ -163,18 +184,20 @@ def _log_directories(path: str) -> list[str]:
 
 
 def _directories_in(path: str, levels: int = LEVELS) -> list[str]:
-    """Return a folder if it is a log directory, otherwise those in it; if there are none, those in folders in it.
+    """Return a folder if it is a log directory, otherwise those in it and in folders in it.
 
     The folder that was packed in an archive may have any number of folders above it, as a path has.
     """
     children = folders_of(path).children(path)
     if _is_log_directory([child.name for child in children]):
         return [path.rstrip("/") or path]
-    folders = [child.path for child in children if child.is_folder]
-    inner = [folder for folder in folders if _contains_log(folder)]
-    if inner or (levels == 1 and content_path(path) == path):
-        return inner
-    return [directory for folder in folders for directory in _readable_directories_in(folder, max(levels - 1, 1))]
+    found: list[str] = []
+    for folder in (child.path for child in children if child.is_folder):
+        if _contains_log(folder):
+            found.append(folder)
+        elif levels > 1 or content_path(path) != path:
+            found += _readable_directories_in(folder, max(levels - 1, 1))
+    return found
 
 
 def _contains_log(path: str) -> bool:

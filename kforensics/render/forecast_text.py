@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
-from kforensics.forensics.forecast.effects import HOUSEKEEPING, ROUTINE, Effect
+from kforensics.forensics.forecast.effects import HOUSEKEEPING, IN_ZOOKEEPER, ROUTINE, Effect
 from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
 from kforensics.forensics.metadata.metadata_versions import release_name
@@ -33,8 +33,9 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     """Yield a forecast as text."""
     node = _kind(forecast) if forecast.node_id is None else f"{_kind(forecast)} {forecast.node_id}"
     where = printable(", ".join(forecast.log_dirs))
-    every = [pair for pair in forecast.all_effects() if pair[1].kind != HOUSEKEEPING]
+    every = [pair for pair in forecast.all_effects() if pair[1].kind not in (HOUSEKEEPING, IN_ZOOKEEPER)]
     release = "" if forecast.release is None else f", release {release_name(forecast.release)}"
+    release += ", with ZooKeeper" * forecast.has_zookeeper
     yield Line(f"{node} on {where}{release}: {_outcome(forecast, every)}", _style(forecast))
     for refusal in forecast.refusals:
         what = "a log directory goes offline" if forecast.outcome == STARTS else "it ends with"
@@ -44,6 +45,7 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     if forecast.outcome == STARTS:
         yield ALWAYS
         yield from _housekeeping(forecast)
+        yield from (f"  {effect.detail}" for effect in forecast.effects if effect.kind == IN_ZOOKEEPER)
     silent, logged = ([pair for pair in every if pair[1].silent is is_silent] for is_silent in (True, False))
     blocks = [("without a warning in its log", silent), ("with a warning or an error in its log", logged)]
     for title, effects in sorted(blocks, key=lambda block: -_worst(block[1])):

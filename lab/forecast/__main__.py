@@ -11,6 +11,7 @@ from lab.errors import LabError
 from lab.forecast.bases import BASES, DATA, Base, build
 from lab.forecast.cases import Case, cases_of
 from lab.forecast.start import Slot, record, without_usual
+from lab.forecast.with_zookeeper import build_with_zookeeper
 from lab.progress import say
 from lab.scenario import workspace, write_json
 
@@ -28,7 +29,9 @@ def main() -> int:
     chosen = [base for base in BASES if not options.bases or base.name in options.bases]
     try:
         for release in dict.fromkeys(base.release for base in chosen) if options.build else ():
-            build(release)
+            kinds = {base.has_zookeeper for base in chosen if base.release == release}
+            for builder in [*([build] if False in kinds else []), *([build_with_zookeeper] if True in kinds else [])]:
+                builder(release)
         for base in chosen:
             _record_all(base, options.case, missing=options.missing)
     except LabError as error:
@@ -40,7 +43,7 @@ def main() -> int:
 def _record_all(base: Base, names: list[str] | None, *, missing: bool) -> None:
     path = DATA / f"{base.name}.json"
     known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    cases = cases_of(base.state)
+    cases = cases_of(base)
     wanted = [case for case in cases if (not names or case.name in names) and not (missing and case.name in known)]
     slots: SimpleQueue[Slot] = SimpleQueue()
     for number in range(_BROKERS):

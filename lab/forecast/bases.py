@@ -47,17 +47,19 @@ class Base:
             ``dynamic``, which has a dynamic quorum; the last three are stopped.
         log_dirs: names of the log directories; the empty name is the folder itself.
         metadata_log_dir: name of the directory of the metadata log if it is none of them.
+        has_zookeeper: whether the metadata is in ZooKeeper, whose data the archive has too.
     """
 
     release: str
     state: str
     log_dirs: tuple[str, ...] = ("",)
     metadata_log_dir: str | None = None
+    has_zookeeper: bool = False
 
     @property
     def name(self) -> str:
         """The name of the base and of its archive."""
-        return f"{self.release}-{self.state}"
+        return f"{self.release}-{'zookeeper-' * self.has_zookeeper}{self.state}"
 
     @property
     def archive(self) -> Path:
@@ -89,6 +91,8 @@ BASES = (
     Base("3.6.2", "apart", ("a",), APART),
     Base("3.7.2", "stopped"),
     Base("3.8.1", "stopped"),
+    *(Base(release, state, has_zookeeper=True) for release in ("2.8.2", "3.9.1") for state in ("stopped", "killed")),
+    Base("2.8.2", "jbod", JBOD, has_zookeeper=True),
 )
 
 
@@ -125,16 +129,16 @@ def build(release: str) -> None:
     cluster.format()
     with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
         node = cluster.nodes[0]
-        _write(driver, release)
+        write(driver, release)
         _wait_for_cleaner(node)
         cluster.stop()
-        _keep(node, folder, Base(release, "stopped"))
+        keep(node, folder, Base(release, "stopped"))
         cluster.start()
-        _write_more(driver)
+        write_more(driver)
         cluster.kill()
-        _keep(node, folder, Base(release, "killed"))
+        keep(node, folder, Base(release, "killed"))
     for base in BASES:
-        if base.release == release and base.state in ("jbod", "apart"):
+        if base.release == release and base.state in ("jbod", "apart") and not base.has_zookeeper:
             build_several(base)
     if release == "4.4.0":
         build_dynamic(release)
@@ -147,12 +151,9 @@ def build_several(base: Base) -> None:
     cluster.nodes[0].config.update(base.settings(cluster.nodes[0]))
     cluster.format()
     with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
-        driver.call("create_topic", name="plain", partitions=4)
-        open_producer(driver, "p")
-        for number in range(8):
-            driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
+        write_plain(driver)
         cluster.stop()
-        _keep(cluster.nodes[0], folder, base)
+        keep(cluster.nodes[0], folder, base)
 
 
 def build_dynamic(release: str) -> None:
@@ -162,10 +163,10 @@ def build_dynamic(release: str) -> None:
     make_dynamic(cluster.nodes[0])
     cluster.format("--standalone")
     with running(cluster), driving(cluster.bootstrap, folder / "driver.out") as driver:
-        _write(driver, release)
+        write(driver, release)
         _wait_for_cleaner(cluster.nodes[0])
         cluster.stop()
-        _keep(cluster.nodes[0], folder, Base(release, "dynamic"))
+        keep(cluster.nodes[0], folder, Base(release, "dynamic"))
 
 
 def make_dynamic(node: Node) -> None:
@@ -174,7 +175,15 @@ def make_dynamic(node: Node) -> None:
     node.config["controller.quorum.bootstrap.servers"] = f"127.0.0.1:{node.controller_port}"
 
 
-def _write(driver: Driver, release: str) -> None:
+def write_plain(driver: Driver) -> None:
+    """Some records for each of several log directories."""
+    driver.call("create_topic", name="plain", partitions=4)
+    open_producer(driver, "p")
+    for number in range(8):
+        driver.send("p", "plain", records(f"plain {number}", 3), number % 4)
+
+
+def write(driver: Driver, release: str) -> None:
     """Several segments, aborted, open and ended transactions, a moved log start, an empty partition."""
     small = small_segments(release, 900)
     driver.call("create_topic", name="plain", partitions=3, configs=small)
@@ -209,7 +218,7 @@ def _write(driver: Driver, release: str) -> None:
     driver.call("pause", milliseconds=2000)
 
 
-def _write_more(driver: Driver) -> None:
+def write_more(driver: Driver) -> None:
     """What lies behind the checkpoints of a killed broker."""
     open_producer(driver, "late", enable_idempotence="true")
     open_producer(driver, "v", "vx", **_LONG)
@@ -229,9 +238,20 @@ def _wait_for_cleaner(node: Node) -> None:
     time.sleep(1)
 
 
-def _keep(node: Node, folder: Path, base: Base) -> None:
-    """Copy what the start would find, and pack it."""
+def keep(node: Node, folder: Path, base: Base, zookeeper: Path | None = None) -> None:
+    """Copy what the start would find, and pack it.
+
+    Args:
+        node: the broker.
+        folder: takes the copy.
+        base: what it is a copy of.
+        zookeeper: folder of the data of ZooKeeper, if it is part of the copy.
+    """
     copied = folder / base.state
     shutil.rmtree(copied, ignore_errors=True)
     shutil.copytree(node.data, copied / "data")
+    stored = copied / "zookeeper" / "version-2"
+    for file in () if zookeeper is None else (zookeeper / stored.name).iterdir():
+        stored.mkdir(parents=True, exist_ok=True)
+        (stored / file.name).write_bytes(file.read_bytes().rstrip(b"\0"))  # its log has space reserved at the end
     pack(copied, base)

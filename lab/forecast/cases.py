@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.damage.forge import TIME, batch, plain, record
+from lab.forecast.bases import Base
 
 Doctor = Callable[[Path], None]
 CHECKPOINTS = {
@@ -21,6 +22,8 @@ _GARBAGE = bytes(range(7, 200, 3))
 _MARKER = ".kafka_cleanshutdown"
 _METADATA = "__cluster_metadata-0"
 _ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+# Cases of what a broker with ZooKeeper does not have: a metadata log, ids of log directories and, in 2.8, of topics.
+_OF_QUORUMS = re.compile(r"^(metadata|quorum)-|topic-id|meta-.*directory$")
 _UUID = "0123456789abcdef0123456789abcdef"
 # Records of metadata: frame version, type, version, then the fields.
 _NO_OP, _BEGIN, _END, _ABORT = (bytes([1, kind, 0, 0]) for kind in (20, 23, 24, 25))
@@ -39,10 +42,11 @@ class Case:
     doctor: Doctor
 
 
-def cases_of(state: str) -> list[Case]:
+def cases_of(base: Base) -> list[Case]:
     """The cases of a base, the undoctored one first."""
-    made = {"stopped": _stopped, "killed": _killed, "jbod": _jbod, "apart": _apart, "dynamic": _dynamic}[state]()
-    return [Case("undoctored", _nothing), *made]
+    states = {"stopped": _stopped, "killed": _killed, "jbod": _jbod, "apart": _apart, "dynamic": _dynamic}
+    made = [Case("undoctored", _nothing), *states[base.state]()]
+    return [case for case in made if not (base.has_zookeeper and _OF_QUORUMS.search(case.name))]
 
 
 def _nothing(_: Path) -> None:
@@ -428,7 +432,7 @@ def _jbod() -> Iterator[Case]:
         "second-empty": _emptied("b"),
         "second-meta-missing": _remove(meta),
         "second-meta-other-cluster": _replace(meta, re.compile(rb"cluster\.id=.*"), b"cluster.id=" + _ID.encode()),
-        "second-meta-other-node": _replace(meta, re.compile(rb"node\.id=\d+"), b"node.id=7"),
+        "second-meta-other-node": _replace(meta, re.compile(rb"(node|broker)\.id=\d+"), rb"\1.id=7"),
         "second-meta-other-directory": _replace(
             meta, re.compile(rb"directory\.id=.*"), b"directory.id=" + _ID.encode()
         ),

@@ -7,13 +7,15 @@ from typing import Any
 
 from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.effects import RETENTION_DUE, ROUTINE, Effect
-from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, NOT_KNOWN
+from kforensics.forensics.forecast.metadata_loading import DELETED_AS_STRAY, NOT_KNOWN, SERVED
 
 OUTCOMES = {"started": "starts", "refused": "refuses", "ended": "refuses", "hung": "hangs"}
 # A start removes these only if it has a reason, and makes none of them.
 _KEPT = (".log", ".snapshot", ".swap", ".cleaned", ".deleted")
 _RENAMED = re.compile(r"\.[^.]*-(delete|future|stray)$")
 _STRAY = re.compile(r"\.[0-9a-f]{32}-stray$")
+# What a start that fails does to the marker of the clean shutdown, with the effect that says so.
+_MARKERS = {"removed": "marker-removed", "created": "marker-written"}
 _REMOVALS = ("housekeeping", "orphan-deleted", "snapshot-dropped", "file-renamed", "file-deleted")
 
 
@@ -27,11 +29,11 @@ def differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
     if expected == "refuses":
         first = _first_exception(truth)
         named = forecast.refusals[0].exception
-        removed = truth["files"].get(".kafka_cleanshutdown") == "removed"
-        says_so = any(effect.kind == "marker-removed" for _, effect in forecast.all_effects())
+        marker = _MARKERS.get(truth["files"].get(".kafka_cleanshutdown"))
+        said = next((effect.kind for _, effect in forecast.all_effects() if effect.kind in _MARKERS.values()), None)
         if len(forecast.log_dirs) > 1:
-            says_so = removed  # the record has no markers of several log directories
-        return [] if (named, says_so) == (first, removed) else [f"{named}, {says_so} instead of {first}, {removed}"]
+            said = marker  # the record has no markers of several log directories
+        return [] if (named, said) == (first, marker) else [f"{named}, {said} instead of {first}, {marker}"]
     return [*_offset_differences(forecast, truth["partitions"]), *stray_differences(forecast, truth["files"])]
 
 
@@ -44,6 +46,9 @@ def _first_exception(truth: dict[str, Any]) -> str:
 
 def _offset_differences(forecast: BrokerForecast, truth: dict[str, Any]) -> list[str]:
     unknown = {each.name for each in forecast.partitions if each.fate == NOT_KNOWN}
+    if forecast.has_zookeeper:  # which partitions it creates, and which it does not serve, is in ZooKeeper
+        live = {each.name for each in forecast.partitions if each.fate == SERVED}
+        unknown |= {name for name, offsets in truth.items() if name not in live or offsets == "error 3"}
     served = {
         each.name: [each.loaded.log_start, each.loaded.log_end, each.loaded.last_stable]
         for each in forecast.partitions

@@ -17,11 +17,12 @@ from lab.broker import Node, give_back, kraft_config
 from lab.forecast.bases import CONFIG, RETENTION, Base, make_dynamic, unpack
 from lab.forecast.cases import Case
 from lab.forecast.offsets import EARLIEST, LATEST, list_offsets
+from lab.forecast.with_zookeeper import restored
 from lab.jars import broker_jars, tool
 
 _START_SECONDS, _SETTLE_SECONDS, _STOP_SECONDS = 75, 8, 25
 _JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
-_STARTED = re.compile(r"Kafka Server started")
+_STARTED = re.compile(r"Kafka ?Server (?:id=\d+\] )?started")
 _LINE = re.compile(r"^(?:\d{4}-\d\d-\d\d \S+ |\d+ )?\[([^\]]*)\] (WARN|ERROR) (.*)")
 # Folder, log start and log end; the message ends differently before 3.7.
 LOADED = re.compile(
@@ -72,7 +73,10 @@ def record(base: Base, case: Case, slot: Slot) -> dict[str, Any]:
     data = slot.unpack(base)
     undoctored = _listing(data)
     case.doctor(data)
-    return run(slot.node(base), base, data, undoctored)
+    if not base.has_zookeeper:
+        return run(slot.node(base), base, data, undoctored)
+    with restored(base, slot.folder) as node:
+        return run(node, base, data, undoctored)
 
 
 def run(

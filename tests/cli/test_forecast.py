@@ -32,7 +32,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _doctored(name: str, folder: Path) -> Path:
     unpack(STOPPED, folder)
-    case = next(case for case in cases_of(STOPPED.state) if case.name == name)
+    case = next(case for case in cases_of(STOPPED) if case.name == name)
     case.doctor(folder / "data")
     return folder / "data"
 
@@ -166,13 +166,20 @@ def test_a_killed_broker_recovers_what_its_next_start_recovered() -> None:
     assert found == expected
 
 
-def test_a_broker_with_zookeeper_is_not_known() -> None:
+def test_a_broker_with_zookeeper_needs_what_zookeeper_has() -> None:
     ended = run("forecast", SAMPLES / "legacy-2.7" / "broker-0")
     assert ended.code == 0
-    assert "not known" in ended.lines[0]
+    assert ", release 3.9, with ZooKeeper: starts, " in ended.lines[0]
+    assert any("the start needs broker.id=0 in its settings and the cluster id " in line for line in ended.lines)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--release", "two"), ("--release", "2.8.2")], ids=str)
+def test_a_release_without_zookeeper_does_not_start_from_its_files() -> None:
+    ended = run("forecast", "--release", "4.4.0", SAMPLES / "legacy-2.7" / "broker-0")
+    assert (ended.code, ended.lines[0].endswith(": not known")) == (0, True)
+    assert any("4.4 has no ZooKeeper: migrate the cluster to KRaft with 3.9 first" in line for line in ended.lines)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--release", "two"), ("--release", "2.8.2"), ("--release", "2.7")], ids=str)
 def test_usage_errors(arguments: tuple[str, ...], stopped: Path) -> None:
     ended = run("forecast", *arguments, *([stopped] if arguments else []))
     assert (ended.code, ended.out) == (2, b"")

@@ -9,11 +9,21 @@ from kforensics.forensics.forecast.effects import ROUTINE, Effect, LoadedLog, Lo
 from kforensics.forensics.forecast.metadata_loading import LoadedMetadata
 from kforensics.forensics.metadata.metadata_versions import Release
 
-__all__ = ["CREATED", "FUTURE", "OFFLINE", "REFUSES", "STARTS", "WITHOUT_LEADER", "BrokerForecast", "PartitionForecast"]
+__all__ = [
+    "COPIED",
+    "CREATED",
+    "FUTURE",
+    "OFFLINE",
+    "REFUSES",
+    "STARTS",
+    "WITHOUT_LEADER",
+    "BrokerForecast",
+    "PartitionForecast",
+]
 
 STARTS, REFUSES = "starts", "refuses"
 # Fates of partitions beside those in ``metadata_loading``.
-CREATED, WITHOUT_LEADER, OFFLINE, FUTURE = "created", "without leader", "offline", "future"
+CREATED, COPIED, WITHOUT_LEADER, OFFLINE, FUTURE = "created", "copied", "without leader", "offline", "future"
 
 
 @dataclass(slots=True)
@@ -57,6 +67,7 @@ class BrokerForecast:
         effects: what it does to the log directories themselves.
         partitions: what becomes of the partitions.
         metadata: what it reads from its metadata log, None without one.
+        has_zookeeper: whether it keeps its metadata in ZooKeeper, as its log directories show.
     """
 
     log_dirs: list[str]
@@ -67,6 +78,7 @@ class BrokerForecast:
     effects: list[Effect] = field(default_factory=list)
     partitions: list[PartitionForecast] = field(default_factory=list)
     metadata: LoadedMetadata | None = None
+    has_zookeeper: bool = False
 
     @property
     def changes(self) -> bool:

@@ -8,11 +8,13 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
 
 __all__ = [
+    "DIRECTORY_LOST",
     "FILE_DELETED",
     "FILE_WRITTEN",
     "HOUSEKEEPING",
     "ILLEGAL_ARGUMENT",
     "ILLEGAL_STATE",
+    "IN_ZOOKEEPER",
     "IO",
     "KAFKA",
     "LOG_CREATED",
@@ -29,10 +31,13 @@ __all__ = [
 
 # What an orderly start does, too: it deletes files that no log needs, and retention goes on.
 HOUSEKEEPING, RETENTION_DUE = "housekeeping", "retention-due"
-ROUTINE = (HOUSEKEEPING, RETENTION_DUE)
+# What only ZooKeeper has, and the start depends on.
+IN_ZOOKEEPER = "in-zookeeper"
+ROUTINE = (HOUSEKEEPING, RETENTION_DUE, IN_ZOOKEEPER)
 FILE_DELETED, FILE_WRITTEN = "file-deleted", "file-written"
 LOG_CREATED, LOG_EMPTIED = "log-created", "log-emptied"
 OTHER_CLUSTER = "other-cluster"
+DIRECTORY_LOST = "directory-lost"
 # Exceptions that end the load of a log or the start of a broker; those of one module stand there.
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 ILLEGAL_STATE = "java.lang.IllegalStateException"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.commands import BOOTSTRAP
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
+from kforensics.forensics.forecast.broker_forecast import COPIED, STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import (
+    DIRECTORY_LOST,
     FILE_DELETED,
     FILE_WRITTEN,
     HOUSEKEEPING,
+    IN_ZOOKEEPER,
     LOG_CREATED,
     LOG_EMPTIED,
     OTHER_CLUSTER,
@@ -20,6 +22,7 @@ from kforensics.forensics.forecast.effects import (
     Effect,
     LoadRefusedError,
 )
+from kforensics.forensics.forecast.identity import UNFORMATTED
 from kforensics.forensics.forecast.index_limits import FULL, index_removal
 from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.release_limits import ReleaseRefusedError
@@ -46,6 +49,7 @@ FORECAST: Table = placed_table("forecast", "effect of the next start", COLUMNS)
 SEVERITIES = {
     HOUSEKEEPING: Severity.INFO,
     RETENTION_DUE: Severity.INFO,
+    IN_ZOOKEEPER: Severity.INFO,
     FILE_DELETED: Severity.INFO,
     FILE_WRITTEN: Severity.INFO,
     LOG_EMPTIED: Severity.INFO,
@@ -58,15 +62,18 @@ SEVERITIES = {
     "deleted": Severity.INFO,
     "topic-deleted": Severity.INFO,
     "created-again": Severity.INFO,
+    COPIED: Severity.WARNING,
     "short-log": Severity.WARNING,
     "unserved": Severity.WARNING,
     "promoted": Severity.WARNING,
     "marker-removed": Severity.WARNING,
+    "marker-written": Severity.ERROR,
     "not-known": Severity.WARNING,
     "stray-deleted": Severity.CRITICAL,
     "offline": Severity.CRITICAL,
     "nothing-served": Severity.CRITICAL,
     "without-leader": Severity.CRITICAL,
+    DIRECTORY_LOST: Severity.CRITICAL,
 }
 # Effects of a wrong or missing topic id.
 STRAYS = ("stray", "stray-deleted", "nothing-served")
@@ -142,7 +149,7 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
         forecast: the forecast.
         again: the command that repeats it, with its options: another release may have other rules.
     """
-    steps: list[Remedy | None] = [_of_refusal(refusal) for refusal in forecast.refusals]
+    steps: list[Remedy | None] = [_of_refusal(refusal, forecast.log_dirs) for refusal in forecast.refusals]
     every = list(forecast.all_effects())
     steps += [_of_effect(effect) for _, effect in every if effect.kind in (*STRAYS, OTHER_CLUSTER)]
     for kind, text in BY_KIND.items():
@@ -164,6 +171,10 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
     return remedies
 
 
+FORMAT = (
+    "kafka-storage.sh format --ignore-formatted --config /path/to/server.properties --cluster-id"
+    " $(sed -n 's/^cluster.id=//p' {0}/meta.properties)"
+)
 # Without the marker a broker recovers its logs, and without recovery points it recovers them from their start.
 REMOVED = {
     "torn-tail": "rm {0}/.kafka_cleanshutdown",
@@ -192,11 +203,15 @@ BY_KIND = {
     ),
     LOG_CREATED: "Put the segments of the log back, if a copy of them exists.",
     "created": "Put the folders of the missing partitions back, if a copy of them exists.",
+    DIRECTORY_LOST: (
+        "Put the folders of the partitions back from a copy, into a log directory with the directory.id that the"
+        " metadata log names. Without a copy their records are lost: delete and create the topics."
+    ),
     "without-leader": "Put the directory.id back that meta.properties had: the metadata log names it.",
 }
 
 
-def _of_refusal(refusal: LoadRefusedError) -> Remedy:
+def _of_refusal(refusal: LoadRefusedError, log_dirs: Sequence[str]) -> Remedy:
     if isinstance(refusal, ReleaseRefusedError):
         return Remedy(refusal.remedy, refusal.command)
     path = shlex.quote(refusal.path)
@@ -218,10 +233,22 @@ def _of_refusal(refusal: LoadRefusedError) -> Remedy:
             " If this is the only one, put its files back from a copy.",
         )
     if name == "meta.properties":
-        return Remedy("Put meta.properties back with the node id, cluster id and directory id of this log directory.")
+        return _of_identity(refusal, log_dirs)
     if name == "partition.metadata":
         return Remedy(f"Write {path} again: `version: 0` and `topic_id: ` with the id from the metadata log.")
     return _of_indexes(refusal) or Remedy(f"Repair or replace {refusal.path}: {refusal.message}")
+
+
+def _of_identity(refusal: LoadRefusedError, log_dirs: Sequence[str]) -> Remedy:
+    if not refusal.message.startswith(UNFORMATTED.partition("{")[0]):
+        text = "Put meta.properties back with the node id, cluster id and directory id of this log directory."
+        return Remedy(text)
+    text = (
+        "If the disk is new, format it with the cluster id that the other log directories have. If only meta.properties"
+        " is missing, put it back with the node id, cluster id and directory id of this one."
+    )
+    others = (each for each in log_dirs if f"{each}/meta.properties" != refusal.path)
+    return Remedy(text, next((FORMAT.format(shlex.quote(each)) for each in others), ""))
 
 
 def _of_indexes(refusal: LoadRefusedError) -> Remedy | None:

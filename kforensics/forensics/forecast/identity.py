@@ -1,19 +1,34 @@
-"""The identity of log directories in ``meta.properties``: what a broker refuses, alone or beside others."""
+"""The identity of log directories in ``meta.properties``: what a broker refuses, alone or beside others.
+
+Rules: ``MetaPropertiesEnsemble.verify``; with ZooKeeper ``KafkaServer.getBrokerMetadataAndOfflineDirs``.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import META, LogDirectory
 from kforensics.forensics.forecast.metadata_loading import UNACKNOWLEDGED, LoadedMetadata
 
-__all__ = ["UNFORMATTED", "UNREADABLE", "identity_fault", "is_reserved", "registration_fault"]
+__all__ = [
+    "INCONSISTENT",
+    "NOT_CONSISTENT",
+    "UNFORMATTED",
+    "UNREADABLE",
+    "identity_fault",
+    "is_reserved",
+    "registration_fault",
+    "unnamed_directories",
+    "zookeeper_fault",
+]
 
 # Ids below this one are reserved for directories that are unassigned, lost or migrating, and for later use.
 RESERVED = 100
+INCONSISTENT = "kafka.common.InconsistentBrokerMetadataException"
+NOT_CONSISTENT = "BrokerMetadata is not consistent across log.dirs."
 UNREADABLE = "No readable meta.properties files found."
 UNFORMATTED = "No `meta.properties` found in {} (have you run `kafka-storage.sh` to format the directory?)"
 
@@ -37,6 +52,21 @@ def identity_fault(directories: Sequence[LogDirectory]) -> LoadRefusedError | Ef
     return None
 
 
+def zookeeper_fault(directories: Sequence[LogDirectory]) -> LoadRefusedError | None:
+    """Return what a broker with ZooKeeper refuses about the identity of its log directories.
+
+    It writes a ``meta.properties`` again that is missing or has no id. Whether broker id and cluster id are those of
+    its settings and of ZooKeeper, the log directories do not show.
+    """
+    faulty = next((each for each in directories if each.meta_fault is not None), None)
+    if faulty is not None:
+        return LoadRefusedError(RUNTIME, faulty.meta_fault or "", f"{faulty.path}/{META}")
+    known = {each.path: (each.meta.node_id, each.meta.cluster_id) for each in directories if each.meta is not None}
+    first = next(iter(known.values()))
+    other = next((path for path, ids in known.items() if ids != first), None)
+    return None if other is None else LoadRefusedError(INCONSISTENT, NOT_CONSISTENT, f"{other}/{META}")
+
+
 def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMetadata) -> LoadRefusedError | None:
     """Return what a broker refuses about its identity as the metadata has it.
 
@@ -56,6 +86,28 @@ def registration_fault(directories: Sequence[LogDirectory], metadata: LoadedMeta
             message = f"Stored node id {meta.node_id} doesn't match previous node id {registered} in {path}."
             return LoadRefusedError(RUNTIME, message, path)
     return _lone_voter(next(each for each in directories if each.has_metadata), metadata)
+
+
+def unnamed_directories(directories: Sequence[LogDirectory], metadata: LoadedMetadata) -> Iterator[Effect]:
+    """Yield which log directories the broker registered last that are none of those that are looked at.
+
+    With a new one among them an old one was replaced.
+
+    Args:
+        directories: those that are looked at.
+        metadata: what the metadata log has.
+    """
+    metas = [each.meta for each in directories if each.meta is not None]
+    known, nodes = {meta.directory_id for meta in metas}, {meta.node_id for meta in metas}
+    if not known <= metadata.directories.keys():
+        return
+    for directory_id, node_id in metadata.directories.items():
+        if node_id in nodes and directory_id not in known:
+            detail = (
+                f"the log directory with directory.id={directory_id}, which the broker registered last, is none of"
+                " these: what is in it is left out, and the broker refuses to start if it is empty now"
+            )
+            yield Effect("not-known", detail, silent=True)
 
 
 def _lone_voter(directory: LogDirectory, metadata: LoadedMetadata) -> LoadRefusedError | None:

@@ -6,9 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kforensics.forensics.forecast.broker_forecast import REFUSES, BrokerForecast, PartitionForecast
-from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedError
-from kforensics.forensics.forecast.identity import UNREADABLE, identity_fault, registration_fault
+from kforensics.forensics.forecast.effects import FILE_WRITTEN, IN_ZOOKEEPER, RUNTIME, Effect, LoadRefusedError
+from kforensics.forensics.forecast.identity import (
+    UNREADABLE,
+    identity_fault,
+    registration_fault,
+    unnamed_directories,
+    zookeeper_fault,
+)
 from kforensics.forensics.forecast.log_directory import (
+    META,
     METADATA_FOLDER,
     LogDirectory,
     PartitionFolder,
@@ -25,23 +32,29 @@ from kforensics.forensics.forecast.metadata_loading import (
     load_metadata,
 )
 from kforensics.forensics.forecast.older_releases import (
+    LAST_WITH_ZOOKEEPER,
+    LOADED_SINCE,
     OUT_OF_SERVICE,
     STATE_KEPT_SINCE,
+    STRAYS_READ_SINCE,
     STRAYS_SINCE,
     as_logged,
+    in_zookeeper,
     last_registered,
+    refused_strays,
     unreadable_topic_ids,
     voters_fault,
 )
-from kforensics.forensics.forecast.partition_fates import PartitionFates, lose_marker
+from kforensics.forensics.forecast.partition_fates import PartitionFates, lose_marker, write_marker
 from kforensics.forensics.forecast.release_limits import (
     refused_setting,
     release_numbers,
     rules_of,
     unreadable_metadata,
 )
-from kforensics.forensics.metadata.metadata_versions import Release, registered_release
+from kforensics.forensics.metadata.metadata_versions import Release, registered_release, release_name
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
+from kforensics.parsers.files.meta_properties import MetaProperties
 
 __all__ = ["forecast_start"]
 
@@ -122,6 +135,11 @@ class _Start:
 
     def check_identity(self) -> LoadRefusedError | None:
         known = [each.meta for each in self.directories if each.meta is not None]
+        has_metadata = any(each.has_metadata for each in self.directories)
+        if known and not has_metadata and all(meta.version == 0 for meta in known):
+            return self._check_with_zookeeper(known)
+        if not has_metadata and not known and self._is_unidentified():
+            return None
         if not known:
             path = f"{self.directories[0].path}/meta.properties"
             return LoadRefusedError(RUNTIME, UNREADABLE, path)
@@ -132,13 +150,32 @@ class _Start:
             self.forecast.outcome = NOT_KNOWN
             self.forecast.effects.append(fault)
         self.forecast.node_id = known[0].node_id
-        if all(meta.version == 0 for meta in known) and not any(each.has_metadata for each in self.directories):
-            self.forecast.outcome = NOT_KNOWN
-            detail = (
-                "a broker with ZooKeeper wrote these files: its start is not forecast, because no metadata log is here"
-            )
-            self.forecast.effects.append(Effect("not-known", detail))
         return None
+
+    def _check_with_zookeeper(self, known: Sequence[MetaProperties]) -> LoadRefusedError | None:
+        forecast = self.forecast
+        forecast.has_zookeeper, forecast.node_id = True, known[0].node_id
+        forecast.release = forecast.release or LAST_WITH_ZOOKEEPER
+        if forecast.release > LAST_WITH_ZOOKEEPER:
+            forecast.outcome = NOT_KNOWN
+            detail = f"{release_name(forecast.release)} has no ZooKeeper: migrate the cluster to KRaft with 3.9 first"
+            forecast.effects.append(Effect("not-known", detail))
+            return None
+        forecast.effects.append(Effect(IN_ZOOKEEPER, in_zookeeper(known[0]), silent=True))
+        for path in (f"{each.path}/{META}" for each in self.directories if each.meta is None):
+            forecast.effects.append(Effect(FILE_WRITTEN, f"{path} is missing, and is written", silent=True, path=path))
+        return zookeeper_fault(self.directories)
+
+    def _is_unidentified(self) -> bool:
+        """Whether no directory has an identity, which only a broker with ZooKeeper writes again."""
+        missing = [each for each in self.directories if each.meta_fault is None and each.folders]
+        if not missing:
+            return False
+        path = f"{missing[0].path}/{META}"
+        detail = f"{path} is missing: a broker with ZooKeeper writes it again, and one with KRaft refuses to start"
+        self.forecast.outcome = NOT_KNOWN
+        self.forecast.effects.append(Effect("not-known", detail, path=path))
+        return True
 
     # The metadata log.
 
@@ -161,7 +198,7 @@ class _Start:
             self._leave_open(path)
             return None
         self.forecast.metadata = metadata
-        self.forecast.effects += metadata.effects
+        self.forecast.effects += [*metadata.effects, *unnamed_directories(self.directories, metadata)]
         registered = metadata.image.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
         if self.forecast.release is None and registered is not None:
             self.forecast.release = registered_release(registered)
@@ -206,7 +243,8 @@ class _Start:
         fatal: list[LoadRefusedError] = []
         for directory in self.log_dirs:
             older = unreadable_topic_ids(directory) if self.is_before(STRAYS_SINCE) else ()
-            refusals = [*directory.refusals, *older, *self._load(directory)]
+            strays = refused_strays(directory) if self.is_before(STRAYS_READ_SINCE) else ()
+            refusals = [*directory.refusals, *strays, *older, *self._load(directory)]
             fatal += [each for each in refusals if not each.is_storage]
             if refusals:
                 self.forecast.refusals += refusals
@@ -217,9 +255,17 @@ class _Start:
         if fatal:
             self.forecast.refusals.remove(fatal[0])
         refusal = fatal[0] if fatal else clash_of(self.log_dirs, self._is_in_service)
-        if refusal is not None:
+        if refusal is None:
+            return None
+        if self._ends_at_logs() and not refusal.is_storage:
+            write_marker(self.forecast, self.log_dirs)
+        else:
             lose_marker(self.forecast, self.log_dirs)
         return refusal
+
+    def _ends_at_logs(self) -> bool:
+        """Whether a log that cannot be loaded ends the broker as one that stops in order, not its log directory."""
+        return self.forecast.has_zookeeper and self.is_before(LOADED_SINCE)
 
     def _is_in_service(self, folder: PartitionFolder) -> bool:
         """Return whether a live folder is loaded as the log of its partition: strays are renamed when they are found.
@@ -256,6 +302,7 @@ class _Start:
                     release=rules_of(self.forecast.release),
                 )
             except LoadRefusedError as refused:
+                refused.is_storage &= not self._ends_at_logs()
                 refusals.append(refused)
             else:
                 partition.effects += partition.loaded.effects

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from kforensics.errors import InputError
 from kforensics.forensics.forecast.effects import ILLEGAL_STATE, IO, KAFKA, LoadRefusedError
-from kforensics.forensics.forecast.identity import UNFORMATTED, UNREADABLE
-from kforensics.forensics.forecast.log_directory import LogDirectory, PartitionFolder
+from kforensics.forensics.forecast.identity import INCONSISTENT, NOT_CONSISTENT, UNFORMATTED, UNREADABLE
+from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, UNNAMED, LogDirectory, PartitionFolder
 from kforensics.forensics.forecast.metadata_loading import (
     DELETED_AS_STRAY,
     SERVED,
@@ -26,23 +26,35 @@ from kforensics.forensics.forecast.metadata_loading import (
 from kforensics.forensics.metadata.cluster_metadata import LogRecord, log_records
 from kforensics.forensics.metadata.metadata_versions import Release, registered_release
 from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.meta_properties import MetaProperties
 from kforensics.parsers.files.partition_metadata import PartitionMetadata, read_partition_metadata
 from kforensics.parsers.files.source import open_source
 
 __all__ = [
+    "LAST_WITH_ZOOKEEPER",
+    "LOADED_SINCE",
     "OUT_OF_SERVICE",
     "STATE_KEPT_SINCE",
+    "STRAYS_READ_SINCE",
     "STRAYS_SINCE",
     "as_logged",
     "fate_before_strays",
     "fate_in_its_release",
+    "in_zookeeper",
     "last_registered",
+    "refused_strays",
     "unreadable_topic_ids",
     "voters_fault",
 ]
 
 # The first releases that have ``-stray`` folders, and that end at a quorum state that they cannot read.
 STRAYS_SINCE, STATE_KEPT_SINCE = (3, 7), (3, 8)
+# The last release that can keep its metadata in ZooKeeper.
+LAST_WITH_ZOOKEEPER = (3, 9)
+# The first releases that accept folders with the suffix ``-stray``, and that do not write the marker of a clean
+# shutdown when they end because of a log that they cannot load (``LogManager.shutdown``, which KRaft does not come to).
+# With ZooKeeper older ones end where later ones go on without the log directory.
+STRAYS_READ_SINCE, LOADED_SINCE = (3, 6), (3, 6)
 # The first that logs a RuntimeException about a record of the metadata that it cannot apply.
 RUNTIME_SINCE = (3, 9)
 # What a start does to a folder that the metadata does not assign to the broker, by the fate of the partition.
@@ -50,11 +62,10 @@ OUT_OF_SERVICE = {
     STRAY: "renames the folder to -stray",
     DELETED_AS_STRAY: "deletes the folder, as releases before 3.7 do",
 }
+NOT_EMPTY = "java.nio.file.DirectoryNotEmptyException"
 NODE_ID = "kafka.common.InconsistentNodeIdException"
 # How messages about log directories that disagree begin since 3.7, and what older releases log.
 DISAGREEMENTS = ("Stored node id", "Invalid cluster.id in")
-INCONSISTENT = "kafka.common.InconsistentBrokerMetadataException"
-NOT_CONSISTENT = "BrokerMetadata is not consistent across log.dirs."
 VOTERS = (
     "Configured voter set: [{0}] is different from the voter set read from the state file: {1}. Check if the quorum"
     " configuration is up to date, or wipe out the local state file if necessary"
@@ -117,6 +128,25 @@ def fate_before_strays(fate: str, folder: PartitionFolder, metadata: LoadedMetad
     return SERVED if assigned is not None and node_id in assigned.replicas else UNSERVED
 
 
+def in_zookeeper(meta: MetaProperties) -> str:
+    """Return what the start of a broker with ZooKeeper depends on that its log directories do not have."""
+    settings = "" if meta.node_id is None else f"broker.id={meta.node_id} in its settings"
+    cluster = "" if meta.cluster_id is None else f"the cluster id {meta.cluster_id} in ZooKeeper"
+    needs = " and ".join(each for each in (settings, cluster) if each)
+    return (
+        f"{f'the start needs {needs}; ' if needs else ''}which partitions the broker serves is in ZooKeeper: others are"
+        " loaded, and stay as they are"
+    )
+
+
+def refused_strays(directory: LogDirectory) -> Iterator[LoadRefusedError]:
+    """Yield the refusals of folders that a later release has made stray."""
+    for folder in directory.folders:
+        if folder.name.state == "stray":
+            message = UNNAMED.format(directory.path, folder.path.rpartition("/")[2])
+            yield LoadRefusedError(KAFKA, message, folder.path)
+
+
 def unreadable_topic_ids(directory: LogDirectory) -> Iterator[LoadRefusedError]:
     """Yield the refusals of files with topic ids whose version only later releases accept."""
     for folder in directory.folders:
@@ -155,6 +185,8 @@ def as_logged(refusal: LoadRefusedError, release: Release, *, is_before_metadata
     """
     if refusal.message.startswith(UNREPLAYED) and release < RUNTIME_SINCE:
         return LoadRefusedError(ILLEGAL_STATE, refusal.message, refusal.path)
+    if release < STRAYS_READ_SINCE and refusal.exception == FILE_SYSTEM:
+        return LoadRefusedError(NOT_EMPTY, refusal.message, refusal.path, is_storage=True)
     if release >= STRAYS_SINCE:
         return refusal
     if refusal.message == UNREADABLE:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kforensics.forensics.forecast.broker_forecast import (
+    COPIED,
     CREATED,
     FUTURE,
     OFFLINE,
@@ -15,6 +16,7 @@ from kforensics.forensics.forecast.broker_forecast import (
     PartitionForecast,
 )
 from kforensics.forensics.forecast.effects import (
+    DIRECTORY_LOST,
     FILE_WRITTEN,
     LOG_CREATED,
     RETENTION_DUE,
@@ -23,7 +25,7 @@ from kforensics.forensics.forecast.effects import (
     LoadRefusedError,
 )
 from kforensics.forensics.forecast.identity import is_reserved
-from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, LogDirectory, PartitionFolder
+from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, MARKER, LogDirectory, PartitionFolder
 from kforensics.forensics.forecast.metadata_loading import (
     DELETED_AS_STRAY,
     GONE,
@@ -37,8 +39,10 @@ from kforensics.forensics.forecast.metadata_loading import (
 from kforensics.forensics.forecast.older_releases import OUT_OF_SERVICE, fate_before_strays
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 
-__all__ = ["PartitionFates", "lose_marker"]
+__all__ = ["PartitionFates", "lose_marker", "write_marker"]
 
+# The feature with which a controller elects eligible leader replicas.
+ELIGIBLE_LEADERS = "eligible.leader.replicas.version"
 CREATED_AGAIN, TOPIC_DELETED = "created-again", "topic-deleted"
 # Effects that do not concern a folder beside the partition in service: the recovery point is that of the other, and
 # retention passes over logs that are out of service.
@@ -51,6 +55,16 @@ def lose_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -
     if any(directory.clean for directory in directories):
         detail = "the start that fails removes the marker of the clean shutdown; the next one recovers all logs"
         forecast.effects.append(Effect("marker-removed", detail, silent=True))
+
+
+def write_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -> None:
+    """Add that a start that fails while logs are loaded writes the marker of a clean shutdown, as some releases do."""
+    for directory in directories:
+        if directory.clean:
+            continue
+        path = f"{directory.path}/{MARKER}"
+        detail = f"the start that fails writes {path}: the next one takes the logs for whole, and recovers none"
+        forecast.effects.append(Effect("marker-written", detail, silent=True, path=path))
 
 
 @dataclass(slots=True)
@@ -109,7 +123,8 @@ class PartitionFates:
             partition.loaded, partition.effects = None, [Effect("deleted", detail, silent=True, path=folder.path)]
         if partition.fate in (SERVED, UNSERVED) and folder.name.state == "future":
             self._promote(partition, folder)
-        if partition.fate == SERVED and folder.topic_id is None and self.is_before_strays:
+        is_written = self.is_before_strays and not self.forecast.has_zookeeper
+        if partition.fate == SERVED and folder.topic_id is None and is_written:
             detail = "partition.metadata is missing and is written again: the name of the folder decides"
             path = f"{folder.path}/partition.metadata"
             partition.effects.append(Effect(FILE_WRITTEN, detail, silent=True, path=path))
@@ -131,6 +146,8 @@ class PartitionFates:
         others = (other for _, other, each in self.loads if each.name.state == "live")
         if any(other.name == partition.name for other in others):
             partition.fate = FUTURE
+        elif self.forecast.has_zookeeper:
+            self._leave_future_open(partition, folder)
         elif partition.fate == UNSERVED:
             if not self.is_before_strays:
                 topic = self.forecast.metadata.topic_name(folder.topic_id) if self.forecast.metadata else None
@@ -142,6 +159,14 @@ class PartitionFates:
         else:
             detail = f"the folder is renamed to {partition.name} and served as it is: no other replica is here"
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
+
+    def _leave_future_open(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
+        partition.fate = self.forecast.outcome = NOT_KNOWN
+        detail = (
+            f"{folder.path} stays as it is, unless ZooKeeper assigns {partition.name} to the broker: then it makes an"
+            " empty log beside it, cannot rename the folder, and the log directory fails"
+        )
+        partition.effects = [Effect("not-known", detail, path=folder.path)]
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
         goes = partition.fate == DELETED_AS_STRAY
@@ -175,11 +200,13 @@ class PartitionFates:
                 path = f"{log_dir}/{name}-{number}"
                 self._refuse(LoadRefusedError(FILE_EXISTS, path, path, is_storage=True))
             created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
-            then = "it is served empty" if len(assigned.replicas) == 1 else "it is copied from the leader"
+            is_last = self._is_last_in_sync(assigned)
+            then = "it is served empty" if is_last else "it is copied from the leader"
             if f"{name}-{number}" in again:
                 created.effects.append(Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True))
             else:
-                created.effects.append(Effect("created", f"no folder of it is left: {then}", silent=True, offset=0))
+                kind = CREATED if is_last else COPIED
+                created.effects.append(Effect(kind, f"no folder of it is left: {then}", silent=True, offset=0))
             self.forecast.partitions.append(created)
 
     def _refuse(self, refusal: LoadRefusedError) -> None:
@@ -203,11 +230,29 @@ class PartitionFates:
             if fault is not None:
                 partition.fate = NOT_KNOWN
             elif assigned is not None and not is_reserved(assigned) and assigned not in ids and changed:
-                partition.fate = WITHOUT_LEADER
-                detail = (
-                    f"the metadata has it in the directory {assigned}, which no log directory is: it has no leader here"
-                )
-                partition.effects = [Effect("without-leader", detail, silent=True)]
+                self._move(partition, assigned, metadata)
+
+    def _move(self, partition: PartitionForecast, directory: str, metadata: LoadedMetadata) -> None:
+        """Say what becomes of a partition whose log directory was replaced, or has another id now.
+
+        A controller takes the leadership from a broker that registers without the directory. If no other replica is in
+        sync, the broker gets it back only as an eligible leader replica, and only from another controller.
+        """
+        assigned = metadata.image.partition_named(partition.topic, partition.partition)
+        has_leaders = bool(metadata.image.features.get(ELIGIBLE_LEADERS)) and not self._is_only_controller(metadata)
+        if assigned is not None and (has_leaders or not self._is_last_in_sync(assigned)):
+            return
+        is_empty, partition.fate = partition.fate == CREATED, WITHOUT_LEADER
+        detail = f"the metadata has it in the directory {directory}, which no log directory is: it has no leader here"
+        if is_empty:
+            detail += ", and its records are gone with that directory"
+        partition.effects = [Effect(DIRECTORY_LOST if is_empty else "without-leader", detail, silent=True)]
+
+    def _is_last_in_sync(self, assigned: PartitionRegistration) -> bool:
+        return not set(assigned.isr) - {self.forecast.node_id}
+
+    def _is_only_controller(self, metadata: LoadedMetadata) -> bool:
+        return {*metadata.controllers} == {self.forecast.node_id}
 
     def _are_registered(self, metadata: LoadedMetadata) -> bool:
         """Whether the metadata has the directory ids of all log directories."""

@@ -15,7 +15,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.forecast.broker_forecast import CREATED, PartitionForecast
+from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, PartitionForecast
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
 from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
 from kforensics.forensics.forecast.index_limits import check_indexes, index_removal
@@ -170,6 +170,7 @@ CHECKPOINT_CODES = {
 }
 DIRECTORY_CODES = {
     CREATED: "start-creates-empty",
+    COPIED: "start-creates-empty",
     "without-leader": "start-without-leader",
     "nothing-served": "start-without-leader",
     "promoted": "start-promotes-future",
@@ -231,7 +232,7 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
     for partition, effect in forecast.all_effects():
         is_static = effect.kind in ("without-leader", "nothing-served")
         is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
-        if is_certain and (effect.kind != CREATED or _is_lost(directory, partition)):
+        if is_certain and (effect.kind not in (CREATED, COPIED) or _is_lost(directory, partition)):
             kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))
     for kind, effects in kinds.items():
         yield _directory_finding(state, log_dir, kind, effects)

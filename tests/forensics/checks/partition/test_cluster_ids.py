@@ -75,7 +75,7 @@ def test_log_directories_of_one_broker_are_refused_as_the_broker_did(tmp_path: P
     """Given as one folder, too: by their cluster ids they would be two brokers."""
     base = next(base for base in BASES if base.state == "jbod")
     unpack(base, tmp_path)
-    next(case for case in cases_of(base.state) if case.name == "second-meta-other-cluster").doctor(tmp_path / "data")
+    next(case for case in cases_of(base) if case.name == "second-meta-other-cluster").doctor(tmp_path / "data")
     (forecast,) = forecast_brokers([str(tmp_path / "data")], None)
     assert forecast.outcome == "refuses"
     assert forecast.refusals[0].message.startswith("Invalid cluster.id in: ")
@@ -109,6 +109,6 @@ def test_a_lone_broker_with_another_cluster_id_is_silent(release: str, tmp_path:
     """No file contradicts it, and the recorded brokers started and served all partitions."""
     base = next(base for base in BASES if base.name == f"{release}-stopped")
     unpack(base, tmp_path)
-    next(case for case in cases_of(base.state) if case.name == "meta-other-cluster").doctor(tmp_path / "data")
+    next(case for case in cases_of(base) if case.name == "meta-other-cluster").doctor(tmp_path / "data")
     assert _found(tmp_path / "data") == []
     assert _forecast(tmp_path / "data") == []

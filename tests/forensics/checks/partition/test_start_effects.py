@@ -51,7 +51,7 @@ NOT_ANNOUNCED = {
 def _doctored(name: str, pristine: Path, copy: Path) -> Path:
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(pristine, copy)
-    next(case for case in cases_of(STOPPED.state) if case.name == name).doctor(copy)
+    next(case for case in cases_of(STOPPED) if case.name == name).doctor(copy)
     return copy
 
 
@@ -132,7 +132,7 @@ def test_releases_before_stray_folders_delete_what_they_are_not_assigned(
     release: str, does: str, tmp_path: Path
 ) -> None:
     unpack(next(base for base in BASES if base.name == f"{release}-stopped"), tmp_path)
-    next(case for case in cases_of("stopped") if case.name == "folder-unknown-partition").doctor(tmp_path / "data")
+    next(case for case in cases_of(STOPPED) if case.name == "folder-unknown-partition").doctor(tmp_path / "data")
     ((finding,),) = _found(tmp_path / "data").values()
     assert finding.code.name == "start-stray"
     assert f"The next start {does}" in finding.message
@@ -200,7 +200,7 @@ def test_folders_of_a_collection_of_partitions_are_no_evidence(pristine: Path, t
 
 def _recorded() -> Iterator[tuple[str, dict[str, Any]]]:
     truth = json.loads((DATA / f"{STOPPED.name}.json").read_text(encoding="utf-8"))
-    for case in cases_of(STOPPED.state):
+    for case in cases_of(STOPPED):
         if case.name in truth:
             yield case.name, truth[case.name]
 
