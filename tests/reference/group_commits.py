@@ -122,7 +122,7 @@ class _KeyState:
 
     Attributes:
         commit: the commit in force, None if there is none.
-        transactional: the last commit of a transaction, None if another commit came since.
+        in_transaction: whether it came with a transaction.
         other: the last commit of the previous producer.
         modes: whether commits came with transactions, and whether commits came without.
         removal: the first record that removed the commit since the last one, None if there is none.
@@ -130,7 +130,7 @@ class _KeyState:
     """
 
     commit: Commit | None = None
-    transactional: Commit | None = None
+    in_transaction: bool = False
     other: Commit | None = None
     modes: tuple[bool, bool] = (False, False)
     removal: Commit | None = None
@@ -240,17 +240,18 @@ class _Reading:
         is_lower = known.commit is not None and commit.committed < known.commit.committed
         self._reset(key, known, commit, is_lower=is_lower)
         self._in_mode(known, key, commit, transactional=False)
-        known.commit, known.transactional, known.other = commit, None, None
+        known.commit, known.in_transaction, known.other = commit, False, None
 
     def _transactional(self, key: GroupPartition, commit: Commit) -> None:
-        """Let the commit of a transaction take effect."""
+        """Let the commit of a transaction take effect, unless one with a higher offset in the log did before."""
         known = self._keys.setdefault(key, _KeyState())
-        before, other = known.transactional, known.other
+        if known.commit is not None and known.commit.offset >= commit.offset:
+            return
+        before, other = known.commit if known.in_transaction else None, known.other
         is_regression = (
             before is not None and commit.committed < before.committed and commit.topic_id == before.topic_id
         )
-        takes_effect = known.commit is not None and known.commit.offset < commit.offset
-        is_lower = takes_effect and known.commit is not None and commit.committed < known.commit.committed
+        is_lower = known.commit is not None and commit.committed < known.commit.committed
         self._reset(key, known, commit, is_lower=is_lower and not is_regression)
         self._in_mode(known, key, commit, transactional=True)
         if before is not None and before.producer_id != commit.producer_id:
@@ -259,9 +260,7 @@ class _Reading:
             known.other = before
         if before is not None and is_regression:
             self._add(CommitIssueKind.REGRESSED, key, commit, before)
-        known.transactional = commit
-        if known.commit is None or known.commit.offset < commit.offset:
-            known.commit = commit
+        known.commit, known.in_transaction = commit, True
 
     def _is_zombie(self, other: Commit, before: Commit, commit: Commit) -> bool:
         return commit.time - other.time <= self._zombie_window_ms and commit.committed <= before.committed

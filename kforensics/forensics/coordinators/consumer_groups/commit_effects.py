@@ -4,7 +4,7 @@ Everything that takes effect in a chunk is sorted by key (group, topic and parti
 effect, after what was known before the chunk. What a rule compares is then in the same row or in earlier ones.
 
 Rule: ``OffsetMetadataManager.replay`` and ``replayEndTransactionMarker``. The commits of a transaction take effect with
-its COMMIT marker, unless a commit with a higher offset in the log took effect before.
+its COMMIT marker, unless a commit with a higher offset in the log took effect before; then they never do.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NO_INDEX = -1
 KEY_STATE = np.dtype(
     [
         ("is_known", "?"),  # whether a commit is in force
+        ("in_transaction", "?"),  # whether it came with a transaction
         ("with_transaction", "?"),  # whether commits came with transactions
         ("without", "?"),  # whether commits came without
-        ("has_before", "?"),  # whether the last commit came with a transaction
-        ("has_other", "?"),  # whether another producer's came before it
+        ("has_other", "?"),  # whether another producer's came in a transaction before it
         ("is_removed", "?"),  # whether the last record removed the commit
         ("has_lost", "?"),  # whether the commit that it removed is known
         ("entered", "i8"),  # rank of the key by its first commit, or its first one since it was removed
@@ -39,13 +39,13 @@ MIN_KEY_CAPACITY = 1 << 10
 class EffectKind(IntEnum):
     """What takes effect, or what was known before the chunk.
 
-    ``KNOWN`` is the commit in force, or the one that a remembered ``REMOVED`` removed. ``OTHER`` and ``BEFORE`` are the
-    remembered commits of transactions, in that order.
+    ``KNOWN`` is the commit in force, or the one that a remembered ``REMOVED`` removed, and ``KNOWN_TRANSACTIONAL`` the
+    same if it came with a transaction. ``OTHER`` is the last commit of the producer before.
     """
 
-    KNOWN = 0
-    OTHER = 1
-    BEFORE = 2
+    OTHER = 0
+    KNOWN = 1
+    KNOWN_TRANSACTIONAL = 2
     REMOVED = 3
     PLAIN = 4
     TRANSACTIONAL = 5
@@ -75,7 +75,7 @@ class SortedEffects:
     """Rows sorted by key; those of a key are what was known before the chunk, then what takes effect, in order.
 
     A life of a key begins with its first commit, and again with the first commit after a removal. A run consists of
-    consecutive commits of transactions in a life.
+    consecutive commits of transactions in a life. Each commit is in force until the next row of its key.
 
     Attributes:
         keys: numbers of group, topic and partition.
@@ -121,28 +121,13 @@ class SortedEffects:
     @cached_property
     def in_transaction(self) -> BoolArray:
         """Whether each row is a commit of a transaction, in this chunk or before."""
-        return np.isin(self.kinds, (EffectKind.TRANSACTIONAL, EffectKind.OTHER, EffectKind.BEFORE))
+        kinds = (EffectKind.TRANSACTIONAL, EffectKind.OTHER, EffectKind.KNOWN_TRANSACTIONAL)
+        return np.isin(self.kinds, kinds)
 
     @cached_property
     def begins_run(self) -> BoolArray:
         """Whether no remembered commit of a transaction directly precedes each row."""
         return self.begins_life | ~self.in_transaction | ~np.roll(self.in_transaction, 1)
-
-    @cached_property
-    def in_force(self) -> IntArray:
-        """The row whose commit is in force after each row; the row of a removal if none is.
-
-        A commit of a transaction does not replace a commit whose record has a higher offset.
-        """
-        begins = self.begins_life | (self.kinds == EffectKind.PLAIN) | (self.kinds == EffectKind.REMOVED)
-        if begins.all():
-            return self.index
-        ranks = np.unique(self.table.rows["offset"][self.source], return_inverse=True)[1] + 1
-        ranks[np.isin(self.kinds, (EffectKind.OTHER, EffectKind.BEFORE, EffectKind.REMOVED))] = 0
-        order = np.cumsum(begins) * (len(ranks) + 1) + ranks
-        highest = np.maximum.accumulate(order)
-        replaces = np.append(True, highest[1:] > highest[:-1])
-        return np.maximum.accumulate(np.where(replaces, self.index, 0))
 
     @cached_property
     def first_removal(self) -> IntArray:
@@ -156,7 +141,7 @@ class SortedEffects:
         last = np.maximum.accumulate(np.where(self.kinds == EffectKind.REMOVED, NO_INDEX, self.index))
         last = np.append(NO_INDEX, last[:-1])
         same_key = (last != NO_INDEX) & (self.keys[last] == self.keys)
-        return np.where(same_key, self.in_force[last], NO_INDEX)
+        return np.where(same_key, last, NO_INDEX)
 
     @cached_property
     def producer_begins(self) -> IntArray:
@@ -208,7 +193,7 @@ class SortedEffects:
         Those between consecutive transactions, which ``regressed`` returns, are not among them.
         """
         is_commit = (self.kinds >= EffectKind.PLAIN) & ~self.is_first
-        lower = np.flatnonzero(is_commit & ~self.begins_life & (self.in_force == self.index))
+        lower = np.flatnonzero(is_commit & ~self.begins_life)
         lower = lower[self.rows(lower)["committed"] < self.rows(self.previous[lower])["committed"]]
         after_removal = np.flatnonzero(is_commit & self.begins_life)
         return np.setdiff1d(np.concatenate([lower, after_removal]), self.regressed())
@@ -230,7 +215,7 @@ class KeyStates:
 
     def __init__(self) -> None:
         self._rows = np.zeros(0, KEY_STATE)
-        remembered = (EffectKind.KNOWN, EffectKind.OTHER, EffectKind.BEFORE, EffectKind.REMOVED)
+        remembered = (EffectKind.OTHER, EffectKind.KNOWN, EffectKind.REMOVED)
         self._tables = {kind: CommitTable.empty() for kind in remembered}
         self._entered = 0
 
@@ -247,15 +232,17 @@ class KeyStates:
                     self._tables[kind] = table.extended(len(rows))
 
     def sort_by_key(self, chunk: ChunkEffects) -> tuple[SortedEffects, IntArray, IntArray]:
-        """Return the effects of a chunk sorted by key after what is known, and ``at`` and ``first`` of the rows."""
+        """Return the effects of a chunk sorted by key after what is known, and ``at`` and ``first`` of the rows.
+
+        Commits of transactions that come too late to take effect are left out: no rule may compare with them.
+        """
         is_touched = np.zeros(len(self._rows), "?")
         is_touched[chunk.keys] = True
         touched = np.flatnonzero(is_touched)
         rows = self._rows[touched]
         masks = {
-            EffectKind.KNOWN: rows["is_known"] | rows["has_lost"],
             EffectKind.OTHER: rows["has_other"],
-            EffectKind.BEFORE: rows["has_before"],
+            EffectKind.KNOWN: rows["is_known"] | rows["has_lost"],
             EffectKind.REMOVED: rows["is_removed"],
         }
         known = {kind: touched[mask] for kind, mask in masks.items()}
@@ -265,11 +252,13 @@ class KeyStates:
         at = np.concatenate([np.full(sum(lengths), NO_INDEX), chunk.at])
         first = np.concatenate([np.repeat(list(known), lengths), chunk.first])
         tables = [self._tables[kind].select(indexes) for kind, indexes in known.items()]
+        table = CommitTable.joined([*tables, chunk.table])
         order = _order(keys, at, first)
+        order = order[_takes_effect(keys[order], kinds[order], table.rows["offset"][order])]
         keys, kinds = keys[order], kinds[order]
         is_known, states = kinds == EffectKind.KNOWN, self._rows[keys]
         modes = (is_known & states["with_transaction"], is_known & states["without"])
-        table = CommitTable.joined([*tables, chunk.table])
+        kinds[is_known & states["in_transaction"]] = EffectKind.KNOWN_TRANSACTIONAL
         return SortedEffects(keys, kinds, order, table, modes), at[order], first[order]
 
     def remember(self, effects: SortedEffects, at: IntArray, first: IntArray) -> None:
@@ -279,21 +268,16 @@ class KeyStates:
         self._forget(effects, keys[~remains], lasts[~remains])
         keys, lasts = keys[remains], lasts[remains]
         rows = self._rows[keys]
-        before, other = effects.in_transaction[lasts], effects.other[lasts]
-        rows["is_known"], rows["has_before"] = True, before
+        other = effects.other[lasts]
+        rows["is_known"], rows["in_transaction"] = True, effects.in_transaction[lasts]
         rows["is_removed"] = rows["has_lost"] = False
-        rows["has_other"] = before & (other != NO_INDEX)
+        rows["has_other"] = other != NO_INDEX
         rows["with_transaction"], rows["without"] = (modes[lasts] for modes in effects.life_modes)
         begins = np.maximum.accumulate(np.where(effects.begins_life, effects.index, 0))[lasts]
-        is_new = effects.kinds[begins] != EffectKind.KNOWN
+        is_new = effects.kinds[begins] >= EffectKind.PLAIN
         rows["entered"] = self._ranks(rows["entered"], is_new, at[begins], first[begins])
         self._rows[keys] = rows
-        remembered = {
-            EffectKind.KNOWN: effects.in_force[lasts],
-            EffectKind.OTHER: other,
-            EffectKind.BEFORE: np.where(before, lasts, NO_INDEX),
-        }
-        for kind, indexes in remembered.items():
+        for kind, indexes in ((EffectKind.KNOWN, lasts), (EffectKind.OTHER, other)):
             self._put(kind, effects, keys, indexes)
 
     def _forget(self, effects: SortedEffects, keys: IntArray, removals: IntArray) -> None:
@@ -330,6 +314,27 @@ class KeyStates:
         # A copy of the table would take as much memory again.
         is_in_order = np.array_equal(keys, np.arange(len(keys)))
         return keys, table.select(slice(len(keys)) if is_in_order else keys)
+
+
+def _takes_effect(keys: IntArray, kinds: IntArray, offsets: IntArray) -> BoolArray:
+    """Return which rows take effect: of a transaction's commits those whose record follows that of the one in force.
+
+    Args:
+        keys: numbers of group, topic and partition, sorted, those of a key in the order in which they take effect.
+        kinds: the ``EffectKind`` of each row.
+        offsets: offsets of their records.
+    """
+    in_transaction: BoolArray = kinds == EffectKind.TRANSACTIONAL
+    if not in_transaction.any():
+        return ~in_transaction
+    # Any other row is in force from then on, also after commits with higher offsets; after a removal none is.
+    begins = ~in_transaction | (np.diff(keys, prepend=NO_INDEX) != 0)
+    ranks = np.unique(offsets, return_inverse=True)[1] + 1
+    ranks[kinds == EffectKind.REMOVED] = 0
+    order = np.cumsum(begins) * (len(ranks) + 1) + ranks
+    highest = np.maximum.accumulate(order)
+    takes_effect: BoolArray = begins | np.append(True, highest[1:] > highest[:-1])
+    return takes_effect
 
 
 def _order(keys: IntArray, at: IntArray, first: IntArray) -> IntArray:

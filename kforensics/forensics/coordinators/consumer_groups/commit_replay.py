@@ -128,19 +128,19 @@ class _Replay:
             return
         self._states.reserve(len(self._known))
         effects, at, first = self._states.sort_by_key(chunk)
-        # Kinds of issues with the rows that have them, and the row of the earlier commit by the row before each.
+        # Kinds of issues with the rows that have them; the earlier commit is the row before.
         issues = [
-            (CommitIssueKind.MIXED, effects.mixed(), effects.in_force),
-            (CommitIssueKind.ZOMBIE, self._zombies(effects), effects.index),
-            (CommitIssueKind.REGRESSED, effects.regressed(), effects.index),
+            (CommitIssueKind.MIXED, effects.mixed()),
+            (CommitIssueKind.ZOMBIE, self._zombies(effects)),
+            (CommitIssueKind.REGRESSED, effects.regressed()),
         ]
-        rows = np.concatenate([kind_rows for _, kind_rows, _ in issues])
-        ranks = np.repeat(np.arange(len(issues)), [len(kind_rows) for _, kind_rows, _ in issues])
+        rows = np.concatenate([kind_rows for _, kind_rows in issues])
+        ranks = np.repeat(np.arange(len(issues)), [len(kind_rows) for _, kind_rows in issues])
         for index in np.lexsort((ranks, first[rows], at[rows])).tolist():
-            kind, _, before = issues[ranks[index]]
+            kind, _ = issues[ranks[index]]
             row = int(rows[index])
             if self._issues.count(kind):
-                pair = (effects.table.commit(int(effects.source[which])) for which in (row, int(before[row - 1])))
+                pair = (effects.table.commit(int(source)) for source in effects.source[[row, row - 1]])
                 (key,) = self._known.keys.take(effects.keys[row : row + 1])
                 self._issues.kept.append(CommitIssue(kind, key, *pair))
         self._add_resets(effects, at, first)

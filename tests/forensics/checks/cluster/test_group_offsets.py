@@ -100,6 +100,37 @@ def test_two_producers_alternately(last: int, more: set[str], tmp_path: Path) ->
     assert finding.evidence["producer_id_between"] == 2
 
 
+# Logs with a commit whose record comes before that of the offset in force at its marker, and what is committed.
+OPEN = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T"
+OVERTAKEN = f"{OPEN}; M 2 0 C 0 @2 {at(2)}; M 1 0 C 0 @3 {at(3)}"
+LATE = {
+    "reset": (
+        f"D 1 0 0-0 @0-0 T; plain @1-1; M 1 0 C 0 @2 {at(2)}; D 1 0 1-1 @3-3 T; M 1 0 C 0 @4 {at(4)}",
+        {0: 9, 1: 2, 3: 6},
+    ),
+    "overtaken": (OVERTAKEN, {0: 4, 1: 11}),
+    "between": (f"{OVERTAKEN}; D 2 0 1-1 @4-4 T; M 2 0 C 0 @5 {at(5)}", {0: 9, 1: 5, 4: 7}),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_a_commit_that_never_took_effect_is_compared_with_nothing(case: str, tmp_path: Path) -> None:
+    """A broker keeps the commit whose record has the higher offset, whichever marker is later."""
+    log, committed = LATE[case]
+    forge_offsets(tmp_path, log, {at: ("g", "in-0", offset) for at, offset in committed.items()})
+    cluster = cluster_under(tmp_path)
+    assert not codes_in(cluster).keys() - {"eos-mixed-commit-modes"}
+    assert not [reset for commits in cluster.commits for reset in commits.resets]
+
+
+def test_the_commit_of_a_transaction_is_compared_with_the_one_in_force(tmp_path: Path) -> None:
+    """Not with the one that took no effect before it: here 9, not 4."""
+    log = f"{OVERTAKEN}; D 2 0 1-1 @4-4 T; M 2 0 C 0 @5 {at(5)}"
+    forge_offsets(tmp_path, log, {0: ("g", "in-0", 4), 1: ("g", "in-0", 9), 4: ("g", "in-0", 7)})
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, finding.evidence["before"]) == ("eos-offset-regressed", 9)
+
+
 def test_partitions_that_come_and_go(tmp_path: Path) -> None:
     """Rising offsets, or changes more than a quarter of an hour apart, are rebalances."""
     forge_offsets(tmp_path / "up", turns(1, 2, 1), in_group(5, 8, 9))

@@ -122,7 +122,7 @@ def write_random(folder: Path, dice: Random, batches: int) -> None:
     for number in range(batches):
         if number == batches // 2:
             parts[at] = []  # the second segment
-        kind, producer = dice.choice("TTTPPMMM"), dice.randrange(1, 5)
+        kind, producer = dice.choice("TTTTPMMM"), dice.randrange(1, 5)
         count = dice.randrange(1, 5)
         if kind == "M":
             parts[max(parts)].append(f"M {producer} 0 {dice.choice('CCA')} 0 @{at} ts {NOW + 3 * at}")
