@@ -6,9 +6,8 @@ logs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from kforensics.forensics.coordinators.consumer_groups.commits import (
@@ -143,12 +142,14 @@ class _Reading:
     def __init__(self, zombie_window_ms: int, keep: Callable[[CommitRecord], None], log_end_offset: int) -> None:
         self._zombie_window_ms, self._keep = zombie_window_ms, keep
         self._keys: dict[GroupPartition, _KeyState] = {}
-        self._pending: dict[int, dict[GroupPartition, Commit]] = {}
+        # The last commit of each open transaction, by its producer id, and key, in the order of the first ones.
+        self._pending: dict[tuple[int, GroupPartition], Commit] = {}
         self._groups: dict[str, RecordPosition] = {}
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self._states, self._resets, self._at = GroupStates(), list[OffsetReset](), 0
         # The removals of the batch, whose group may be removed after them.
         self._removals: list[tuple[GroupPartition, Commit]] = []
+        self._removed_groups = set[str]()
         # The last offset of each segment, of those that are not beyond the log end.
         self._log_end_offset, self._reached = log_end_offset, dict[int, int]()
 
@@ -163,14 +164,15 @@ class _Reading:
             if isinstance(record, Record) and self._is_new(segment, record):
                 self._take_record(segment, batch, record)
         for key, removal in self._removals:
-            state, known = self._states.last.get(key[0]), self._keys[key]
-            if state is not None and state.removed_in == (segment, batch.position):
+            known = self._keys[key]
+            if key[0] in self._removed_groups:
                 with_group = removal._replace(leader_epoch=1)
                 known.removal = with_group if known.removal is removal else known.removal
                 self._resets = [
                     reset._replace(removal=with_group) if reset.removal is removal else reset for reset in self._resets
                 ]
         self._removals.clear()
+        self._removed_groups.clear()
 
     def _is_new(self, segment: int, record: Record) -> bool:
         """Return whether no earlier segment has reached a record: a broker goes on after the last offset read."""
@@ -180,9 +182,11 @@ class _Reading:
         return all(record.offset > offset for offset in before)
 
     def _end(self, batch: Batch, marker: Record) -> None:
-        pending = self._pending.pop(NONE if batch.producer_id is None else batch.producer_id, {})
-        if control_fields(marker)[0] == "COMMIT":
-            for key, commit in pending.items():
+        ended = NONE if batch.producer_id is None else batch.producer_id
+        is_commit = control_fields(marker)[0] == "COMMIT"
+        for producer, key in [pending for pending in self._pending if pending[0] == ended]:
+            commit = self._pending.pop((producer, key))
+            if is_commit:
                 self._transactional(key, commit._replace(time=marker.timestamp))
 
     def _take_record(self, segment: int, batch: Batch, record: Record) -> None:
@@ -192,6 +196,9 @@ class _Reading:
         if record.key is not None and len(record.key) > 1:
             place = GroupRecord(segment, batch.position, record.offset, time)
             self._states.add(self._at, place, record.key, record.value)
+            self._removed_groups |= {
+                group for group, state in self._states.last.items() if state.removed_in == (segment, batch.position)
+            }
         if message.key is None or "group" not in message.key:
             return
         self._groups.setdefault(message.key["group"], RecordPosition(segment, batch.position, record.offset))
@@ -206,6 +213,8 @@ class _Reading:
             self._committed(decoded.key, commit, in_transaction=batch.is_transactional)
 
     def _removed(self, decoded: CommitRecord) -> None:
+        # A tombstone takes what is pending, too: a marker that comes later has nothing of it.
+        self._pending = {pending: commit for pending, commit in self._pending.items() if pending[1] != decoded.key}
         known = self._keys.get(decoded.key, _KeyState())
         if known.removal is None or known.commit is not None:
             segment, batch, record, _ = decoded
@@ -234,7 +243,7 @@ class _Reading:
 
     def _committed(self, key: GroupPartition, commit: Commit, *, in_transaction: bool) -> None:
         if in_transaction:
-            self._pending.setdefault(commit.producer_id, {})[key] = commit
+            self._pending[commit.producer_id, key] = commit
             return
         known = self._keys.setdefault(key, _KeyState())
         is_lower = known.commit is not None and commit.committed < known.commit.committed
@@ -284,8 +293,8 @@ class _Reading:
             # In columns elsewhere; equal to these.
             last=cast("Any", {key: known.commit for key, known in self._keys.items() if known.commit is not None}),
             groups=cast("Any", self._groups),
-            pending={producer: _groups(keys) for producer, keys in self._pending.items()},
-            waiting=frozenset(chain.from_iterable(self._pending.values())),
+            pending=_groups(self._pending),
+            waiting=frozenset(key for _, key in self._pending),
             issues=tuple(self._issues.kept),
             issue_counts=self._issues.counts,
             resets=tuple(self._resets[:MOST]),
@@ -296,5 +305,8 @@ class _Reading:
         )
 
 
-def _groups(keys: Mapping[GroupPartition, Commit]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(group for group, _, _ in keys))
+def _groups(pending: Iterable[tuple[int, GroupPartition]]) -> dict[int, tuple[str, ...]]:
+    groups = dict[int, dict[str, None]]()
+    for producer, (group, _, _) in pending:
+        groups.setdefault(producer, {}).setdefault(group)
+    return {producer: tuple(names) for producer, names in groups.items()}

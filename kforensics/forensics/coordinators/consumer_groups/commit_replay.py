@@ -103,7 +103,8 @@ class _Replay:
         table = CommitTable.of(commits, in_transaction)
         pending = PendingCommits(at[in_transaction], at[in_transaction], commits.numbers[in_transaction], table)
         markers = _end_markers(records, self._records, self._last_batch if segment == self._segment else -1)
-        self._pending, effective, marker = resolve_pending(self._pending.followed_by(pending), markers)
+        removals = (at[commits.is_tombstone], commits.numbers[commits.is_tombstone])
+        self._pending, effective, marker = resolve_pending(self._pending.followed_by(pending), markers, removals)
         effective.table.rows["time"] = markers.timestamp[marker]
         is_plain = commits.is_read & ~commits.rows["is_transactional"]
         immediate = np.flatnonzero(commits.is_tombstone | is_plain)

@@ -11,6 +11,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns, TextColumn
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupKeys, GroupPartition
+from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray, TextArray
@@ -29,8 +30,8 @@ COMMITTED_OFFSET = np.dtype(
     ]
 )
 CommittedOffsetArray: TypeAlias = StructArray
-# The marker of a commit whose transaction has not ended yet.
-NO_END_MARKER = -1
+# The index of a marker or a removal that is not there (yet).
+NO_FOLLOWING = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +201,32 @@ class PendingCommits:
 NO_PENDING = PendingCommits(np.empty(0, "i8"), np.empty(0, "i8"), np.empty(0, "i8"), CommitTable.empty())
 
 
-def resolve_pending(pending: PendingCommits, markers: EndMarkers) -> tuple[PendingCommits, PendingCommits, IntArray]:
-    """Resolve pending commits with the markers of a chunk.
+def resolve_pending(
+    pending: PendingCommits, markers: EndMarkers, removals: tuple[IntArray, IntArray]
+) -> tuple[PendingCommits, PendingCommits, IntArray]:
+    """Resolve pending commits with the markers and the removals of a chunk.
+
+    Rule: ``OffsetMetadataManager.replay``. A removal takes the pending commits of its key, of all transactions, so that
+    a later marker has nothing of them. Up to 3.9 ``GroupMetadata.removeOffsets`` does so, but not the load of the log.
 
     Args:
         pending: pending commits, those of the chunk included.
         markers: the markers in the chunk.
+        removals: the number of the record of each removal in the chunk, and the number of its key.
 
     Returns:
         The commits that are still pending, those that take effect, and the index of the marker of each of the latter.
     """
+    pending, marker = _not_removed(pending, markers, removals)
     if not len(pending):
         return pending, pending, np.empty(0, "i8")
-    marker = _marker_indexes(pending, markers)
     groups = _combined(marker, _dense(pending.table.rows["producer_id"]))
     groups = _combined(groups, _dense(pending.keys))
     order = np.argsort(groups, kind="stable")
-    begins = np.flatnonzero(np.diff(groups[order], prepend=NO_END_MARKER - 1))
+    begins = np.flatnonzero(np.diff(groups[order], prepend=NO_FOLLOWING - 1))
     lasts = order[np.append(begins[1:], len(order)) - 1]
     first = pending.first[order[begins]]
-    is_open, commits = marker[lasts] == NO_END_MARKER, np.append(markers.is_commit, False)[marker[lasts]]
+    is_open, commits = marker[lasts] == NO_FOLLOWING, np.append(markers.is_commit, False)[marker[lasts]]
     still_pending, effective = np.flatnonzero(is_open), np.flatnonzero(commits)
     still_pending = still_pending[np.argsort(pending.at[lasts[still_pending]])]
     return (
@@ -229,18 +236,41 @@ def resolve_pending(pending: PendingCommits, markers: EndMarkers) -> tuple[Pendi
     )
 
 
-def _marker_indexes(pending: PendingCommits, markers: EndMarkers) -> IntArray:
-    """Return the index of the marker that ends the transaction of each commit: the next one of its producer."""
-    count = len(pending)
-    producers = np.concatenate([pending.table.rows["producer_id"], markers.producer_id])
-    order = np.lexsort((np.concatenate([pending.at, markers.at]), producers))
-    marker_slots = np.where(order >= count, np.arange(len(order)), len(order))
-    following = np.minimum.accumulate(marker_slots[::-1])[::-1]
-    # Without a following marker the slot is the one after the last, which is masked below.
-    ends = np.append(order, NO_END_MARKER)[following]
-    same_producer = (following < len(order)) & (producers[ends] == producers[order])
+def _not_removed(
+    pending: PendingCommits, markers: EndMarkers, removals: tuple[IntArray, IntArray]
+) -> tuple[PendingCommits, IntArray]:
+    """Return the commits that are not removed before their transaction ends, and the index of the marker of each."""
+    if not len(pending):
+        return pending, np.empty(0, "i8")
+    marker = _following(pending.table.rows["producer_id"], pending.at, markers.producer_id, markers.at)
+    at, keys = removals
+    if not len(at):
+        return pending, marker
+    removed_at = np.append(at, NEVER)[_following(pending.keys, pending.at, keys, at)]
+    # Without a marker or a removal it is NEVER, after all records.
+    kept = np.flatnonzero(np.append(markers.at, NEVER)[marker] <= removed_at)
+    return pending.select(kept, pending.first[kept]), marker[kept]
+
+
+def _following(owners: IntArray, at: IntArray, other_owners: IntArray, other_at: IntArray) -> IntArray:
+    """Return for each row the index of the next of the other rows with the same owner, NO_FOLLOWING if there is none.
+
+    Args:
+        owners: the producer or the key of each row.
+        at: number of the record of each row.
+        other_owners: those of the other rows.
+        other_at: number of the record of each other row.
+    """
+    count = len(at)
+    owners = np.concatenate([owners, other_owners])
+    order = np.lexsort((np.concatenate([at, other_at]), owners))
+    slots = np.where(order >= count, np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(slots[::-1])[::-1]
+    # Without a following row the slot is the one after the last, which is masked below.
+    nexts = np.append(order, NO_FOLLOWING)[following]
+    same_owner = (following < len(order)) & (owners[nexts] == owners[order])
     indexes = np.empty(len(order), "i8")
-    indexes[order] = np.where(same_producer, ends - count, NO_END_MARKER)
+    indexes[order] = np.where(same_owner, nexts - count, NO_FOLLOWING)
     return indexes[:count]
 
 
@@ -252,4 +282,4 @@ def _dense(values: IntArray) -> IntArray:
 
 def _combined(major: IntArray, minor: IntArray) -> IntArray:
     """Return one number for each pair, in the order of the first and then the second."""
-    return (major - NO_END_MARKER) * (int(minor.max()) + 1) + minor
+    return (major - NO_FOLLOWING) * (int(minor.max()) + 1) + minor

@@ -54,6 +54,31 @@ def test_a_tombstone_removes_the_offset(tmp_path: Path) -> None:
     assert in_force(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (f"D 1 0 0-0 @1-1 T; plain @2-2; M 1 0 C 0 @3 {at(3)}", {}),
+        (f"D 1 0 0-0 @1-1 T; M 1 0 C 0 @3 {at(3)}; plain @4-4", {}),
+        (f"D 1 0 0-0 @1-1 T; plain @2-2; D 1 0 1-1 @5-5 T; M 1 0 C 0 @6 {at(3)}", {("g", "in", 0): 6}),
+        (f"plain @2-2; D 1 0 0-0 @5-5 T; M 1 0 C 0 @6 {at(3)}", {("g", "in", 0): 6}),
+        ("D 1 0 0-0 @1-1 T; plain @2-2", {}),
+    ],
+    ids=("before the marker", "after the marker", "committed again", "before the commit", "still open"),
+)
+def test_a_tombstone_takes_what_is_pending(log: str, expected: dict[object, int], tmp_path: Path) -> None:
+    """Of its own partition of the group alone; brokers from 4.0 on do so, and earlier ones until they load the log."""
+    other = f"{log}; D 9 0 0-0 @7-7 T; M 9 0 C 0 @8 {at(9)}"
+    committed: dict[int, tuple[object, ...]] = {2: ("g", "in-0", None), 4: ("g", "in-0", None), 7: ("g", "in-1", 1)}
+    forge_offsets(
+        tmp_path, f"plain @0-0; {other}", committed | {0: ("g", "in-0", 3), 1: ("g", "in-0", 7), 5: ("g", "in-0", 6)}
+    )
+    commits = commits_under(tmp_path)
+    assert {key: commit.committed for key, commit in commits.last.items()} == {**expected, ("g", "in", 1): 1}
+    assert not commits.pending
+    assert not commits.waiting
+    assert len(commits.resets) == (("g", "in", 0) in expected)
+
+
 def test_an_open_transaction_keeps_groups_waiting(tmp_path: Path) -> None:
     log = "plain @0-0; D 1 0 0-0 @1-1 T; D 1 0 1-1 @2-2 T; D 1 0 2-2 @3-3 T"
     forge_offsets(tmp_path, log, {0: ("g", "in-0", 1), 1: ("h", "in-0", 1), 2: ("g", "in-1", 1), 3: ("h", "in-1", 1)})
