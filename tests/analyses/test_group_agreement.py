@@ -12,8 +12,8 @@ import kforensics
 from tests.analyses.test_groups import AS_OF, history
 from tests.command import run
 from tests.forensics.batch_notation import NOW
-from tests.forensics.checks.cluster.test_group_resets import LABS, RELEASES, group_record
-from tests.forensics.coordinators.clusters import commit_record
+from tests.forensics.checks.cluster.test_group_resets import LABS, RELEASES
+from tests.forensics.coordinators.clusters import commit_record, group_record
 from tests.forensics.forge import forge
 
 RETENTION = {"offsets.retention.minutes": 1}

@@ -16,8 +16,7 @@ from tests.analyses.test_group_agreement import audited, told
 from tests.analyses.test_groups import AS_OF, TRUTHS, history
 from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import NOW
-from tests.forensics.checks.cluster.test_group_resets import group_record
-from tests.forensics.coordinators.clusters import commit_record
+from tests.forensics.coordinators.clusters import commit_record, group_record
 from tests.forensics.forge import forge
 
 

@@ -248,7 +248,10 @@ class _Reading:
         known = self._keys.setdefault(key, _KeyState())
         is_lower = known.commit is not None and commit.committed < known.commit.committed
         self._reset(key, known, commit, is_lower=is_lower)
-        self._in_mode(known, key, commit, transactional=False)
+        state = self._states.last.get(key[0])
+        # No consumer commits without a leader epoch, or without being a member of a group that has any.
+        if commit.leader_epoch != NONE or (state is not None and state.members):
+            self._in_mode(known, key, commit, transactional=False)
         known.commit, known.in_transaction, known.other = commit, False, None
 
     def _transactional(self, key: GroupPartition, commit: Commit) -> None:

@@ -25,7 +25,12 @@ from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
-from kforensics.parsers.messages.group import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+from kforensics.parsers.messages.group import (
+    GROUP_METADATA_KEY,
+    GROUP_METADATA_VALUE,
+    OFFSET_COMMIT_KEY,
+    OFFSET_COMMIT_VALUE,
+)
 from kforensics.parsers.messages.transaction_log import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Content, Segments, forge
@@ -192,6 +197,18 @@ def commit_record(
     version = 3 if topic_id is None else 4
     value = version.to_bytes(2, "big") + encode(OFFSET_COMMIT_VALUE, version, fields) if offset is not None else None
     return b"\x00\x01" + key, value
+
+
+def group_record(group: str, members: int | None, since: int = 0) -> Content:
+    """Return the record of a classic group with so many members; None removes it."""
+    key = b"\x00\x02" + encode(GROUP_METADATA_KEY, 0, {"group": group})
+    if members is None:
+        return key, None
+    member = {"groupInstanceId": None, "clientHost": "/127.0.0.1", "rebalanceTimeout": 1, "sessionTimeout": 1}
+    listed = [{**member, "memberId": f"m{n}", "clientId": f"client-{n}", "subscription": b"", "assignment": b""}
+              for n in range(members)]  # fmt: skip
+    value = {"protocolType": "consumer", "generation": 1, "protocol": None, "leader": None, "members": listed}
+    return key, b"\x00\x03" + encode(GROUP_METADATA_VALUE, 3, {**value, "currentStateTimestamp": NOW + since})
 
 
 def history_under(folder: Path, partition: int = 0) -> History:

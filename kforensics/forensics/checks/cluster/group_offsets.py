@@ -68,7 +68,10 @@ CODES = by_name(
             "Commits outside transactions take effect at once, those inside at the marker, and the later one in "
             "the log wins. So offsets can advance beyond the output."
         ),
-        benign="An operator reset the offsets, or the application was migrated.",
+        benign=(
+            "The application was migrated. What a tool commits, without a leader epoch and while the group has no "
+            "members, is not reported."
+        ),
     ),
     Code(
         "eos-offset-beyond-log",
@@ -210,7 +213,7 @@ def _mixed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFind
         CODES["eos-mixed-commit-modes"],
         f"Offset {commit.committed} of {_owner(key)} was committed {modes[0]}, the previous one {modes[1]}.",
         evidence=_evidence(key, commit, before),
-        benign=("offsets reset by an operator, application migrated: possible",),
+        benign=("application migrated: possible", "offsets reset by an operator: no, as a consumer commits"),
     )
 
 

@@ -40,15 +40,17 @@ class EffectKind(IntEnum):
     """What takes effect, or what was known before the chunk.
 
     ``KNOWN`` is the commit in force, or the one that a remembered ``REMOVED`` removed, and ``KNOWN_TRANSACTIONAL`` the
-    same if it came with a transaction. ``OTHER`` is the last commit of the producer before.
+    same if it came with a transaction. ``OTHER`` is the last commit of the producer before. ``TOOL`` is a commit
+    without a transaction that no consumer made, so that it is no mode in which the group commits.
     """
 
     OTHER = 0
     KNOWN = 1
     KNOWN_TRANSACTIONAL = 2
     REMOVED = 3
-    PLAIN = 4
-    TRANSACTIONAL = 5
+    TOOL = 4
+    PLAIN = 5
+    TRANSACTIONAL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class ChunkEffects:
 
     Attributes:
         keys: numbers of group, topic and partition.
-        kinds: REMOVED, PLAIN or TRANSACTIONAL; the latter come last.
+        kinds: REMOVED, TOOL, PLAIN or TRANSACTIONAL; the latter come last.
         at: number of the record with which it takes effect.
         first: orders what takes effect with the same record.
         table: the commits.
@@ -176,7 +178,7 @@ class SortedEffects:
     def mixed(self) -> IntArray:
         """Return the rows with which a key has commits with and without transactions for the first time."""
         both = self.life_modes[0] & self.life_modes[1]
-        is_new = both & (self.begins_life | ~np.roll(both, 1)) & (self.kinds >= EffectKind.PLAIN)
+        is_new = both & (self.begins_life | ~np.roll(both, 1)) & (self.kinds > EffectKind.REMOVED)
         return np.flatnonzero(is_new)
 
     def regressed(self) -> IntArray:
@@ -192,7 +194,7 @@ class SortedEffects:
 
         Those between consecutive transactions, which ``regressed`` returns, are not among them.
         """
-        is_commit = (self.kinds >= EffectKind.PLAIN) & ~self.is_first
+        is_commit = (self.kinds > EffectKind.REMOVED) & ~self.is_first
         lower = np.flatnonzero(is_commit & ~self.begins_life)
         lower = lower[self.rows(lower)["committed"] < self.rows(self.previous[lower])["committed"]]
         after_removal = np.flatnonzero(is_commit & self.begins_life)
@@ -274,7 +276,7 @@ class KeyStates:
         rows["has_other"] = other != NO_INDEX
         rows["with_transaction"], rows["without"] = (modes[lasts] for modes in effects.life_modes)
         begins = np.maximum.accumulate(np.where(effects.begins_life, effects.index, 0))[lasts]
-        is_new = effects.kinds[begins] >= EffectKind.PLAIN
+        is_new = effects.kinds[begins] > EffectKind.REMOVED
         rows["entered"] = self._ranks(rows["entered"], is_new, at[begins], first[begins])
         self._rows[keys] = rows
         for kind, indexes in ((EffectKind.KNOWN, lasts), (EffectKind.OTHER, other)):

@@ -28,6 +28,7 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
 )
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition, OffsetReset
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupStates
+from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
 from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.core.record_arrays import free_unused
@@ -70,7 +71,7 @@ def commits_of(
     """
     if state.partition.place.topic != CONSUMER_OFFSETS:
         raise ValueError(f"{state.partition.name} is not a partition of {CONSUMER_OFFSETS}")
-    replay = _Replay(state.rules.max_txn_timeout_ms)
+    replay = _Replay(state.rules.max_txn_timeout_ms, has_transactions=len(state.transaction_store) > 0)
     for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
         commits = replay.take(number, records)
         if on_states is not None:
@@ -84,8 +85,8 @@ def commits_of(
 class _Replay:
     """Replays the chunks of a partition in the order of its log."""
 
-    def __init__(self, zombie_window_ms: int) -> None:
-        self._zombie_window_ms = zombie_window_ms
+    def __init__(self, zombie_window_ms: int, *, has_transactions: bool) -> None:
+        self._zombie_window_ms, self._has_transactions = zombie_window_ms, has_transactions
         self._known, self._states = KeyNumbers(), KeyStates()
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
@@ -109,6 +110,7 @@ class _Replay:
         is_plain = commits.is_read & ~commits.rows["is_transactional"]
         immediate = np.flatnonzero(commits.is_tombstone | is_plain)
         kinds = np.where(commits.is_tombstone[immediate], EffectKind.REMOVED, EffectKind.PLAIN)
+        kinds[self._by_tools(commits, immediate, at)] = EffectKind.TOOL
         immediate_table = CommitTable.of(commits, immediate)
         self._describe_removals(commits, immediate, at, immediate_table)
         effects = ChunkEffects(
@@ -146,6 +148,19 @@ class _Replay:
                 self._issues.kept.append(CommitIssue(kind, key, *pair))
         self._add_resets(effects, at, first)
         self._states.remember(effects, at, first)
+
+    def _by_tools(self, commits: CommitColumns, indexes: IntArray, at: IntArray) -> IntArray:
+        """Return which commits are as tools send them: without a leader epoch, to a group without members.
+
+        Consumers send the epoch (KIP-320), and a group with members accepts no commits of others.
+        """
+        is_candidate = commits.is_read[indexes] & (commits.leader_epoch[indexes] == NONE)
+        candidates = np.flatnonzero(is_candidate & self._has_transactions)
+        if not len(candidates):
+            return candidates
+        rows = indexes[candidates]
+        codes, names = commits.keys.take(rows).named("group")
+        return candidates[~self.groups.had_members(names, codes, at[rows])]
 
     def _describe_removals(self, commits: CommitColumns, indexes: IntArray, at: IntArray, table: CommitTable) -> None:
         """Set when the group of each removal had become empty, and whether the same batch removes the group."""

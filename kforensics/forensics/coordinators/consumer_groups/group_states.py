@@ -7,7 +7,7 @@ record for each member. A group without members can be deleted, and its offsets 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -18,6 +18,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, VERSION_
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.columns.record_columns import RecordColumns
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.messages.internal_records import decode_record
 
 __all__ = ["CLASSIC", "GroupRecord", "GroupState", "GroupStates"]
@@ -159,6 +160,22 @@ class GroupStates:
         if changes is None:
             return self.last.get(group)
         return changes[bisect_left(changes, at, key=itemgetter(0)) - 1][1]
+
+    def had_members(self, groups: Sequence[str], codes: IntArray, at: IntArray) -> BoolArray:
+        """Return whether groups are known to have had members before records of the last chunk.
+
+        Args:
+            groups: names of groups.
+            codes: index of the group of each record in them.
+            at: number of each record.
+        """
+        states = map(self.last.get, groups)
+        had_members = np.array([state is not None and bool(state.members) for state in states], "?")[codes]
+        changed = np.array([group in self._changes for group in groups], "?")
+        for row in np.flatnonzero(changed[codes]).tolist():
+            state = self.before(groups[codes[row]], int(at[row]))
+            had_members[row] = state is not None and bool(state.members)
+        return had_members
 
     def is_removed_in(self, group: str, batch: tuple[int, int]) -> bool:
         """Return whether a batch of the last chunk, by segment and position, removes a group."""

@@ -16,9 +16,11 @@ from tests.forensics.coordinators.clusters import (
     at,
     cluster_under,
     codes_in,
+    commit_record,
     forge_coordinator,
     forge_offsets,
     found_in,
+    group_record,
 )
 from tests.forensics.forge import forge
 
@@ -79,10 +81,7 @@ def test_a_reset_is_no_regression(tmp_path: Path) -> None:
     reset = f"{turns(1)}; plain @2-2; D 1 0 1-1 @3-3 T; M 1 0 C 0 @4"
     committed = {0: ("g", "in-0", 7), 2: ("g", "in-0", 3), 3: ("g", "in-0", 5)}
     forge_offsets(tmp_path / "reset", reset, committed)
-    assert codes_in(cluster_under(tmp_path / "reset")) == {
-        "eos-mixed-commit-modes": "warning",
-        "group-offset-reset": "info",
-    }
+    assert codes_in(cluster_under(tmp_path / "reset")) == {"group-offset-reset": "info"}
     forge_offsets(tmp_path / "removed", reset, committed | {2: ("g", "in-0", None)})
     assert codes_in(cluster_under(tmp_path / "removed")) == {"group-offset-reset": "info"}
     ids = ("5HUBVeBMSt2jcXgFunpQdg", "DwXmP7rrRZWFe58vI7GGmg")
@@ -119,7 +118,7 @@ def test_a_commit_that_never_took_effect_is_compared_with_nothing(case: str, tmp
     log, committed = LATE[case]
     forge_offsets(tmp_path, log, {at: ("g", "in-0", offset) for at, offset in committed.items()})
     cluster = cluster_under(tmp_path)
-    assert not codes_in(cluster).keys() - {"eos-mixed-commit-modes"}
+    assert codes_in(cluster) == {}
     assert not [reset for commits in cluster.commits for reset in commits.resets]
 
 
@@ -144,15 +143,35 @@ def test_with_transactions_and_without(plain_first: bool, tmp_path: Path) -> Non
     """It is reported once."""
     log = f"D 1 0 0-0 @2-2 T {at(2)}; M 1 0 C 0 @3 {at(3)}; plain @4-4; plain @5-5"
     log = f"plain @0-0; plain @1-1; {log}" if plain_first else log
-    committed = {offset: ("g", "in-0", offset) for offset in (0, 1, 2, 4, 5)}
+    committed = {offset: ("g", "in-0", offset, None, 0) for offset in (0, 1, 2, 4, 5)}
     forge_offsets(tmp_path, {0 if plain_first else 2: log}, committed, snapshots={})
     ((_, finding),) = found_in(cluster_under(tmp_path))
     assert (finding.code.name, str(finding.severity)) == ("eos-mixed-commit-modes", "warning")
     assert finding.first_offset == (2 if plain_first else 4)
 
 
+@pytest.mark.parametrize(("members", "reported"), [(0, []), (1, [1])])
+def test_what_a_tool_commits_is_no_mode(members: int, reported: list[int], tmp_path: Path) -> None:
+    """Tools send no leader epoch and commit while the group has no members; old consumers are members."""
+    records = {0: [group_record("g", members)]}
+    records |= {offset: [commit_record("g", "in-0", offset)] for offset in (1, 2, 4, 5, 7)}
+    log = "plain @0-0; plain @1-1; D 1 0 0-0 @2-2 T; M 1 0 C 0 @3; plain @4-4; D 1 0 1-1 @5-5 T; M 1 0 C 0 @6"
+    forge(tmp_path, f"{log}; plain @7-7", topic=CONSUMER_OFFSETS, records=records)
+    findings = [placed.finding for placed in found_in(cluster_under(tmp_path))]
+    assert {finding.code.name for finding in findings} <= {"eos-mixed-commit-modes"}
+    assert [finding.evidence["before"] for finding in findings] == reported
+
+
+def test_mixed_modes_are_reported_after_a_reset_by_a_tool(tmp_path: Path) -> None:
+    log = f"plain @0-0; D 1 0 0-0 @1-1 T {at(1)}; M 1 0 C 0 @2 {at(2)}; plain @3-3"
+    committed = {0: ("g", "in-0", 1), 1: ("g", "in-0", 2), 3: ("g", "in-0", 3, None, 0)}
+    forge_offsets(tmp_path, log, committed)
+    ((_, finding),) = found_in(cluster_under(tmp_path))
+    assert (finding.code.name, finding.first_offset) == ("eos-mixed-commit-modes", 3)
+
+
 def test_one_mode_per_offset(tmp_path: Path) -> None:
-    forge_offsets(tmp_path, f"{turns(1)}; plain @2-2", {0: ("g", "in-0", 1), 2: ("g", "in-1", 1)})
+    forge_offsets(tmp_path, f"{turns(1)}; plain @2-2", {0: ("g", "in-0", 1), 2: ("g", "in-1", 1, None, 0)})
     assert codes_in(cluster_under(tmp_path)) == {}
 
 

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 import kforensics
-from kforensics.parsers.messages.group import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from tests.forensics.batch_notation import NOW
-from tests.forensics.coordinators.clusters import SOON, cluster_under, commit_record, found_in
+from tests.forensics.coordinators.clusters import SOON, cluster_under, commit_record, found_in, group_record
 from tests.forensics.forge import Content, forge
-from tests.parsers.messages.encoder import encode
 
 FIRES = {
     "group-offset-reset": "test_the_causes_on_real_brokers",
@@ -105,18 +103,6 @@ def test_without_the_retention_the_times_show_the_causes(release: str) -> None:
     deleted = removed["group-deleted"]
     assert (deleted["severity"], deleted["exactness"]) == ("info", "exact")
     assert "offsets.retention.minutes is at least 1" in deleted["message"]
-
-
-def group_record(group: str, members: int | None, since: int = 0) -> Content:
-    """Return the record of a classic group with so many members; None removes it."""
-    key = b"\x00\x02" + encode(GROUP_METADATA_KEY, 0, {"group": group})
-    if members is None:
-        return key, None
-    member = {"groupInstanceId": None, "clientHost": "/127.0.0.1", "rebalanceTimeout": 1, "sessionTimeout": 1}
-    listed = [{**member, "memberId": f"m{n}", "clientId": f"client-{n}", "subscription": b"", "assignment": b""}
-              for n in range(members)]  # fmt: skip
-    value = {"protocolType": "consumer", "generation": 1, "protocol": None, "leader": None, "members": listed}
-    return key, b"\x00\x03" + encode(GROUP_METADATA_VALUE, 3, {**value, "currentStateTimestamp": NOW + since})
 
 
 def offset(committed: int | None) -> Content:
