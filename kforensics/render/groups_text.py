@@ -26,8 +26,9 @@ LISTED_GROUPS, LISTED, NAMED_MEMBERS = 10, 20, 5
 GROUP_CELLS = (
     *("group", "type", "state", "generation", "protocol", "members", "partition", "partitions", "pending"),
     *("lag", "stable_lag", "high_watermark_lag", "without_lag", "resets", "last_commit_timestamp", "emptied_timestamp"),
-    *("component", "component_source"),
+    *("component", "component_source", "beyond_end"),
 )
+BEYOND_END = GROUP_CELLS.index("beyond_end")
 GROUP_COLUMNS = (
     TableColumn("group", is_text=True),
     TableColumn("type", 4, is_text=True),
@@ -84,9 +85,13 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
 
 
 def _worst(rows: Sequence[Sequence[Any]], screen: Screen) -> Iterator[Line]:
-    """Yield which groups to look at first, and the command that shows why: pending offsets, resets, and lag."""
+    """Yield which groups to look at first, and the command that shows why: pending, reset and lost offsets, and lag."""
     first: str | None = None
-    for what, index, noun in (("pending offsets", 8, "partition"), ("resets", 13, "reset"), ("lag", 9, "offset")):
+    columns = (
+        *(("pending offsets", 8, "partition"), ("resets", 13, "reset")),
+        *(("offsets beyond the log end", BEYOND_END, "partition"), ("lag", 9, "offset")),
+    )
+    for what, index, noun in columns:
         having = [row for row in rows if row[index]]
         if not having:
             continue
@@ -107,7 +112,7 @@ def _rank(row: Sequence[Any]) -> tuple[bool, bool, int, int, str]:
 
 def _cells(row: Sequence[Any]) -> tuple[str, ...]:
     name, kind, state, generation, protocol, members, coordinator, partitions, pending, *more = row
-    lag, stable_lag, high_watermark_lag, without_lag, resets, last_commit, _, component, source = more
+    lag, stable_lag, high_watermark_lag, without_lag, resets, last_commit, _, component, source, _ = more
     unknown = "+" if without_lag else ""
     return (
         printable(name),

@@ -65,7 +65,7 @@ def _lag(truth: dict[str, Any], offsets: dict[str, int]) -> int | None:
     lags = []
     for place, offset in offsets.items():
         topic, _, number = place.rpartition("-")
-        lags.append(truth["topics"][topic][number]["latest"] - offset)
+        lags.append(max(truth["topics"][topic][number]["latest"] - offset, 0))
     return sum(lags) if lags else None
 
 
@@ -168,6 +168,17 @@ def test_transactions_show_which_commits_took_effect(tmp_path: Path) -> None:
     assert shown == [("commits", 5), ("aborted", 7), ("pending", 9)]
     (row,) = groups_of(tmp_path).values()
     assert (row["partitions"], row["pending"], row["lag"], row["without_lag"]) == (1, 1, None, 1)
+
+
+def test_an_offset_beyond_the_end_hides_no_lag_of_another_partition(tmp_path: Path) -> None:
+    """Nor does one beyond the last stable offset hide a stable lag."""
+    offsets = {0: ("g", "in-0", 500), 1: ("g", "in-1", 4), 2: ("g", "in-2", 8)}
+    forge_offsets(tmp_path, "plain @0-0; plain @1-1; plain @2-2", offsets)
+    for partition in range(3):
+        forge(tmp_path, f"plain @0-4; D 9 0 0-4 @5-9 T {at(0)}", topic="in", partition=partition)
+    (row,) = groups_of(tmp_path).values()
+    assert (row["lag"], row["stable_lag"], row["high_watermark_lag"]) == (6 + 2, 1, 6 + 2)
+    assert (row["partitions"], row["without_lag"], row["beyond_end"]) == (3, 0, 1)
 
 
 def test_records_that_compaction_may_have_taken_are_no_exact_history(tmp_path: Path) -> None:

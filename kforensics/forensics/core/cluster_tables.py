@@ -258,10 +258,11 @@ members int32 members
 clients string client ids of the members, with commas; null if there are no members
 partitions int32 partitions with a committed offset
 pending int32 partitions with an offset that waits for the end of a transaction
-lag int64 offsets to the log end, of all its partitions among the files; null if none is among them
+lag int64 offsets to the log end, of all its partitions among the files, 0 beyond it; null if none is among them
 stable_lag int64 the same up to the last stable offset, the limit of read_committed consumers
 high_watermark_lag int64 the same up to the high watermark, or the log end without a checkpoint
 without_lag int32 partitions whose log is not among the files
+beyond_end int32 partitions with an offset beyond the log end, which take nothing from the lags
 resets int64 how often it went back or started again without its offset; at least, if there are very many
 last_commit_timestamp int64 when its last offset in force took effect, in ms; null if there is none
 emptied_timestamp int64 when its last member left, in ms; null if no record shows it

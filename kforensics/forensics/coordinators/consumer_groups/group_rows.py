@@ -34,6 +34,8 @@ LAG_COLUMNS = (
     *("log_start_offset", "last_stable_offset", "high_watermark", "high_watermark_source", "log_end_offset"),
     *("lag", "stable_lag", "high_watermark_lag"),
 )
+# The columns that count partitions of a group.
+COUNTS = ("partitions", "pending", "without_lag", "beyond_end")
 OFFSET_COLUMNS = ("committed_topic", "committed_partition", *LAG_COLUMNS)
 HIGH_WATERMARK_SOURCES = ("log end", "checkpoint")
 OUTCOME_TEXTS = {
@@ -181,7 +183,8 @@ class _Offsets:
     """What a group has committed: numbers of partitions, lags, and the time of the last commit."""
 
     def __init__(self) -> None:
-        self.partitions = self.pending = self.lag = self.stable_lag = self.high_watermark_lag = self.without_lag = 0
+        self.partitions = self.pending = self.lag = self.stable_lag = self.high_watermark_lag = 0
+        self.without_lag = self.beyond_end = 0
         self.last_time = NO_TIME
         self.topics = set[str]()
 
@@ -193,9 +196,11 @@ class _Offsets:
         if row["lag"] is None:
             self.without_lag += 1
         else:
-            self.lag += row["lag"]
-            self.stable_lag += row["stable_lag"]
-            self.high_watermark_lag += row["high_watermark_lag"]
+            # An offset beyond the end of one partition has not read the records of another.
+            self.lag += max(row["lag"], 0)
+            self.stable_lag += max(row["stable_lag"], 0)
+            self.high_watermark_lag += max(row["high_watermark_lag"], 0)
+            self.beyond_end += row["lag"] < 0
         if row["effective_timestamp"] is not None:
             self.last_time = max(self.last_time, row["effective_timestamp"])
 
@@ -222,7 +227,7 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
     columns = {
         "group": groups,
         **_state_columns([(state, bool(sums.partitions or sums.pending)) for _, state, sums in known]),
-        **{name: [getattr(sums, name) for *_, sums in known] for name in ("partitions", "pending", "without_lag")},
+        **{name: [getattr(sums, name) for *_, sums in known] for name in COUNTS},
         **{
             name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in known]
             for name in ("lag", "stable_lag", "high_watermark_lag")
