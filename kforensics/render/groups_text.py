@@ -196,7 +196,8 @@ def _what(event: GroupEvent) -> str:
         clients = ", ".join(sorted({printable(client) for client in event.state.members.values()}))
         generation = f"generation {event.state.generation}, " if event.state.generation >= 0 else ""
         members = format_count(len(event.state.members), "member")
-        return f"{event.state.name}: {generation}{members}{': ' if clients else ''}{clients}"
+        became = f"{event.why}, " if event.why else ""
+        return f"{became}{event.state.name}: {generation}{members}{': ' if clients else ''}{clients}"
     topic, partition = event.partition or ("", -1)
     where = f"{printable(topic)}-{partition}"
     if event.kind is GroupEventKind.RESET:

@@ -12,10 +12,12 @@ import kforensics
 from kforensics.errors import UsageError
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEventKind
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause
+from kforensics.parsers.messages.group import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
 from tests.command import ROOT, SAMPLES, run
 from tests.forensics.checks.cluster.test_group_resets import CAUSES, CAUSES_BEFORE_4, LABS, RELEASES
-from tests.forensics.coordinators.clusters import at, commit_record, forge_offsets
-from tests.forensics.forge import forge
+from tests.forensics.coordinators.clusters import at, commit_record, forge_offsets, group_record
+from tests.forensics.forge import Content, forge
+from tests.parsers.messages.encoder import encode
 
 AS_OF = "2026-11-24"
 TRUTHS = {
@@ -154,6 +156,32 @@ def test_members_of_the_consumer_protocol_join_and_leave() -> None:
         7,
         "modern-1,static again",
     )
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_group_that_changes_its_protocol_is_not_dead(is_compacted: bool, tmp_path: Path) -> None:
+    """The records of the old protocol are removed in the batch with the new one, which compaction may take."""
+    key = b"\x00\x03" + encode(CONSUMER_GROUP_METADATA_KEY, 0, {"groupId": "g"})
+    epoch = b"\x00\x00" + encode(CONSUMER_GROUP_METADATA_VALUE, 0, {"epoch": 3, "metadataHash": 0})
+    records: dict[int, list[Content]] = {0: [(key, epoch)], 1: [(key, None)], 3: [group_record("g", 1, generation=4)]}
+    log = "plain @0-0; plain @1-1; plain @3-3"
+    if not is_compacted:
+        records = {0: [(key, epoch)], 1: [(key, None), group_record("g", 1, generation=4)]}
+        log = "plain @0-0; plain @1-2"
+    forge(tmp_path, log, topic="__consumer_offsets", records=records)
+    shown = [(event["state"], event["generation"], event["why"]) for event in history(tmp_path, "g")]
+    assert shown == [("Empty", 3, None), ("Stable", 4, "became classic")]
+
+
+def test_a_group_that_was_removed_before_another_began_is_dead(tmp_path: Path) -> None:
+    key = b"\x00\x03" + encode(CONSUMER_GROUP_METADATA_KEY, 0, {"groupId": "g"})
+    forge(
+        tmp_path,
+        "plain @1-1; plain @3-3",
+        topic="__consumer_offsets",
+        records={1: [(key, None)], 3: [group_record("g", 1)]},
+    )
+    assert [(event["state"], event["why"]) for event in history(tmp_path, "g")] == [("Dead", None), ("Stable", None)]
 
 
 def test_transactions_show_which_commits_took_effect(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def commit_record(
     return b"\x00\x01" + key, value
 
 
-def group_record(group: str, members: int | None, since: int = 0) -> Content:
+def group_record(group: str, members: int | None, since: int = 0, generation: int = 1) -> Content:
     """Return the record of a classic group with so many members; None removes it."""
     key = b"\x00\x02" + encode(GROUP_METADATA_KEY, 0, {"group": group})
     if members is None:
@@ -207,7 +207,7 @@ def group_record(group: str, members: int | None, since: int = 0) -> Content:
     member = {"groupInstanceId": None, "clientHost": "/127.0.0.1", "rebalanceTimeout": 1, "sessionTimeout": 1}
     listed = [{**member, "memberId": f"m{n}", "clientId": f"client-{n}", "subscription": b"", "assignment": b""}
               for n in range(members)]  # fmt: skip
-    value = {"protocolType": "consumer", "generation": 1, "protocol": None, "leader": None, "members": listed}
+    value = {"protocolType": "consumer", "generation": generation, "protocol": None, "leader": None, "members": listed}
     return key, b"\x00\x03" + encode(GROUP_METADATA_VALUE, 3, {**value, "currentStateTimestamp": NOW + since})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,10 +172,11 @@ class GroupEvents:
         """Return the events in the order of the log, after the last chunk."""
         for place, _ in list(self._open):
             self._close(place)
+        states = (None, *self._states, None)
         changes = [
-            event
-            for before, event in pairwise([None, *self._states])
-            if event is not None and (before is None or not _is_same(before, event))
+            _with_migration(before, event)
+            for before, event, after in zip(states, states[1:], states[2:], strict=False)
+            if event and not _is_migrated(event, after) and (before is None or not _is_same(before, event))
         ]
         return sorted([*self._events, *changes], key=lambda event: event.order)
 
@@ -189,6 +189,26 @@ class GroupEvents:
         for event, row in zip(resets, ended, strict=True):
             is_within = event.producer_id != NONE and row["last_offset"] >= event.record.offset
             yield event._replace(effective_offset=int(row["marker_offset"])) if is_within else event
+
+
+def _is_migrated(event: GroupEvent, after: GroupEvent | None) -> bool:
+    """Return whether the removal of a group is that of its records of another protocol, which it went on without.
+
+    Both are one batch, of which compaction may have taken the new record. A new group begins with generation 1.
+    Rule: ``ConsumerGroup.createConsumerGroupTombstoneRecords`` and ``ClassicGroup.createGroupTombstoneRecords``.
+    """
+    state, following = event.state, after and after.state
+    if state is None or following is None or state.removed_in is None or event.is_exact:
+        return False
+    return following.kind != state.kind and following.removed_in is None and following.generation > 1
+
+
+def _with_migration(before: GroupEvent | None, event: GroupEvent) -> GroupEvent:
+    """Return the state of a group; with its new type, if it has another one than before and was not removed."""
+    if before is None or before.state is None or event.state is None or before.state.kind == event.state.kind:
+        return event
+    is_other_group = before.state.removed_in is not None and not _is_migrated(before, event)
+    return event if is_other_group else event._replace(why=f"became {event.state.kind}")
 
 
 def _is_same(before: GroupEvent, after: GroupEvent) -> bool:
