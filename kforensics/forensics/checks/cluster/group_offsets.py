@@ -17,7 +17,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import committer_of, producer_name
-from kforensics.forensics.coordinators.consumer_groups.offset_ranges import OffsetBeyondLog
+from kforensics.forensics.coordinators.consumer_groups.offset_ranges import COPIED_OR_SET, OffsetBeyondLog
 from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
@@ -249,7 +249,7 @@ def _beyond_log(
     if beyond.is_old:
         outcome = f"no, committed {format_duration(beyond.age_ms)} earlier"
     else:
-        outcome = "likely" if beyond.may_be_outdated else "possible"
+        outcome = "likely" if beyond.may_be_outdated and beyond.explanation != COPIED_OR_SET else "possible"
     return cluster.at_commit(
         commits,
         _position(commit),

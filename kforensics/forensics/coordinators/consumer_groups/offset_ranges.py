@@ -20,6 +20,9 @@ from kforensics.parsers.format.array_types import IntArray
 
 __all__ = ["OffsetBeforeLog", "OffsetBeyondLog", "offset_before_log", "offsets_before_log"]
 
+COPIED_BEFORE = "likely its running broker was copied before the commit"
+COPIED_OR_SET = "its running broker was copied before the commit, or a tool set the offset"
+
 
 class OffsetBeforeLog(NamedTuple):
     """An offset in force before the log start offset: retention, or DeleteRecords, took the records from there on.
@@ -89,6 +92,9 @@ class OffsetBeyondLog(NamedTuple):
         is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
         is_old = is_unexplained and age > cluster.rules.max_txn_timeout_ms
         explanation = recreated or _truncated(commit, log) or _unknown(log, lacks_commits, may_be_outdated, is_old)
+        # Files that are younger than the commit make the copy before it less likely than a tool.
+        if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < log.copied_at:
+            explanation = COPIED_OR_SET
         return cls(key, commit, log, age, explanation, may_be_outdated, is_old)
 
     @property
@@ -132,7 +138,7 @@ def _unknown(log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, 
     if may_be_outdated and log.lagging_since is not None:
         return "likely its leader has the offset, this replica is out of sync"
     if may_be_outdated:
-        return "likely its running broker was copied before the commit"
+        return COPIED_BEFORE
     lost = "its log was truncated, the topic created again, or the offset set by a tool"
     return lost if is_old else f"{lost}, or it was copied before the commit"
 

@@ -197,6 +197,20 @@ def test_an_offset_that_was_committed_after_its_partition_was_copied(taken: int,
     assert codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR)) == {"eos-offset-beyond-log": severity}
 
 
+@pytest.mark.parametrize(("taken", "outcome"), [(0, "likely"), (5_000, "likely"), (5_001, "possible")])
+def test_files_that_are_younger_than_the_commit_make_a_copy_before_it_unlikely(
+    taken: int, outcome: str, tmp_path: Path
+) -> None:
+    """A tool may have set the offset; clocks may be five seconds apart."""
+    beyond(tmp_path, 11)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for file in (tmp_path / "in-0").iterdir():
+        utime(file, ns=((NOW + taken) * 1_000_000,) * 2)
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+    assert finding.benign[0].endswith(f": {outcome}")
+    assert ("or a tool set the offset" in finding.message) is (outcome == "possible")
+
+
 @pytest.mark.parametrize(("deleted_ms", "severity"), [(NOW - 5_001, "error"), (NOW + HOUR, "warning")])
 def test_a_topic_that_was_deleted_after_the_commit_has_lost_nothing(
     deleted_ms: int, severity: str, tmp_path: Path
