@@ -194,8 +194,8 @@ class GroupEvents:
 def _is_migrated(event: GroupEvent, after: GroupEvent | None) -> bool:
     """Return whether the removal of a group is that of its records of another protocol, which it went on without.
 
-    Both are one batch, of which compaction may have taken the new record. A new group begins with generation 1.
-    Rule: ``ConsumerGroup.createConsumerGroupTombstoneRecords`` and ``ClassicGroup.createGroupTombstoneRecords``.
+    Both are one batch, whose new record compaction may have taken. A new group begins with generation 1.
+    Rule: ``GroupMetadataManager.convertToClassicGroup`` and ``convertToConsumerGroup``.
     """
     state, following = event.state, after and after.state
     if state is None or following is None or state.removed_in is None or event.is_exact:
