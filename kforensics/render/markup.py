@@ -27,21 +27,13 @@ def cell_text(column: str, value: Any) -> str:
         column: name of the column.
         value: a Python value from ``pyarrow``.
     """
-    if value is None:
-        return NULL_TEXT
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, bytes):
-        return bytes_text(value)
     if isinstance(value, list):
         return _truncate(", ".join(map(_item_text, value[:MAX_CELL_CHARACTERS])))
     if _is_time(column, value):
         return format_time_ms(value)
     if column in PATH_COLUMNS:
         return _truncate_start(str(value))
-    return _truncate(printable(str(value)[: MAX_CELL_CHARACTERS + 1]))
+    return _value_text(value)
 
 
 def cell_tooltip(column: str, value: Any) -> str:
@@ -81,14 +73,25 @@ def _is_time(column: str, value: Any) -> bool:
     return isinstance(value, int) and value >= 0 and is_time_column(column)
 
 
-def _item_text(item: Mapping[str, Any]) -> str:
-    """Return a list item as text: a record header, or a struct of numbers."""
-    if set(item) == {"key", "value"}:
-        value = item["value"]
-        return (
-            f"{printable(str(item['key'])[:MAX_CELL_CHARACTERS])}={NULL_TEXT if value is None else bytes_text(value)}"
-        )
-    return " ".join(f"{name}={value}" for name, value in item.items())
+def _item_text(item: Any) -> str:
+    """Return a list item as text: a record header, a struct of numbers, or anything else that SQL puts into a list."""
+    if not isinstance(item, Mapping):
+        return _value_text(item)
+    if set(item) == {"key", "value"} and isinstance(item["value"], bytes | None):
+        return f"{printable(str(item['key'])[:MAX_CELL_CHARACTERS])}={_value_text(item['value'])}"
+    return _truncate(" ".join(f"{printable(str(name))}={_value_text(value)}" for name, value in item.items()))
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return NULL_TEXT
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return bytes_text(value)
+    return _truncate(printable(str(value)[: MAX_CELL_CHARACTERS + 1]))
 
 
 def _truncate(text: str) -> str:

@@ -52,6 +52,10 @@ def test_any_text_stays_text(text: str, title: str) -> None:
         ("path", "/data/" + "x" * 60 + ".log", "…" + "x" * 56 + ".log", "/data/" + "x" * 60 + ".log"),
         ("headers", [{"key": "a", "value": b"1"}, {"key": "b", "value": None}], "a=1, b=null", ""),
         ("recent_batches", [{"last_offset": 3, "offset_delta": 1}], "last_offset=3 offset_delta=1", ""),
+        ("x", [1, None, True, 1 / 3, "a", b"b"], "1, null, true, 0.333333, a, b", ""),
+        ("x", [[1], [2]], "[1], [2]", ""),
+        ("x", [(1, "a"), ("k", None)], "(1, 'a'), ('k', None)", ""),
+        ("x", [{"key": 1, "value": 2}], "key=1 value=2", ""),
     ],
 )
 def test_cells_and_tooltips(name: str, value: Any, text: str, tooltip: str) -> None:
@@ -61,6 +65,8 @@ def test_cells_and_tooltips(name: str, value: Any, text: str, tooltip: str) -> N
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_cells_are_printable(text: str) -> None:
     for value in (text, text.encode(), text.encode("utf-16"), [{"key": text, "value": text.encode()}]):
+        assert cell_text("value", value).isprintable()
+    for value in ([text], [[text]], [(text, text)], [{"name": text}], [{text: text}], {text: text}):
         assert cell_text("value", value).isprintable()
 
 
