@@ -91,7 +91,7 @@ class InputError(KforensicsError, OSError):
 
     Args:
         path: the input as the caller named it.
-        why: the reason, to complete "cannot read <path>: …".
+        why: the reason, to complete "cannot read <path>: …", or such sentences.
     """
 
     def __init__(self, path: str, why: str) -> None:
@@ -101,7 +101,7 @@ class InputError(KforensicsError, OSError):
         self.errno = None
 
     def __str__(self) -> str:
-        return f"cannot read {self.path}: {self.why}"
+        return self.why if self.why.startswith("cannot read ") else f"cannot read {self.path}: {self.why}"
 
 
 class InputMissingError(InputError, FileNotFoundError):

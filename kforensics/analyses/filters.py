@@ -1,10 +1,13 @@
-"""Parses the filters of a dump: ranges of offsets and times, a pattern for keys, the isolation level."""
+"""Parses filters: numbers, ranges of offsets and times, a pattern for keys, the isolation level."""
 
 from __future__ import annotations
 
+import operator
+import os
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from kforensics.errors import UsageError
 from kforensics.parsers.log.selection import HalfOpenRange
@@ -15,6 +18,71 @@ class Isolation(StrEnum):
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
+
+
+def whole_number(value: Any, name: str, minimum: int | None = None) -> int:
+    """Return a whole number that the caller of a function gives, an int or one of numpy's, as an int.
+
+    Args:
+        value: the number.
+        name: the parameter that it is the value of.
+        minimum: the least one, None for any.
+
+    Raises:
+        UsageError: it is no whole number, or less than the least one.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise UsageError(f"{name}={value!r} is not a whole number; give an int")
+    if minimum is not None and number < minimum:
+        raise UsageError(f"{name}={number} is less than {minimum}; give another number")
+    return number
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return whether the caller of a function wants something: True or False, numpy's too, or 1 or 0.
+
+    Raises:
+        UsageError: it is none of them; ``"no"`` would count as true.
+    """
+    if value not in (True, False):
+        raise UsageError(f"{name}={value!r} is neither True nor False")
+    return bool(value)
+
+
+def path_name(path: Any, name: str) -> str:
+    """Return a path as text.
+
+    Raises:
+        UsageError: it is no path.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str):
+        raise UsageError(f"{name}={path!r} is not a path; give text or a pathlib.Path")
+    return text
+
+
+def offsets_of(offset: int | str | range | None, name: str = "offset") -> HalfOpenRange | None:
+    """Return the range of offsets that the caller of a function gives.
+
+    Args:
+        offset: a whole number, a range without a step, or text such as ``100:200``, without 200.
+        name: the parameter that it is the value of.
+
+    Raises:
+        UsageError: it is none of them, or leaves offsets out.
+    """
+    if offset is None or isinstance(offset, str):
+        return offset_range(offset)
+    if not isinstance(offset, range):
+        one = whole_number(offset, name, 0)
+        return HalfOpenRange(one, one + 1)
+    if offset.step != 1:
+        raise UsageError(f"{offset} leaves offsets out; give a range without a step")
+    return offset_range(f"{offset.start}:{offset.stop}")
 
 
 def offset_range(text: str | None) -> HalfOpenRange | None:

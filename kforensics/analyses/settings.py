@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from kforensics.analyses.filters import flag, path_name
 from kforensics.analyses.times import as_of_ms
 from kforensics.analyses.topics import is_selected, selection_of
 from kforensics.errors import InputError, UsageError
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 EXAMPLE = "producer.id.expiration.ms=86400000"
+EXAMPLE_OF_CALLER = "{'producer.id.expiration.ms': 86_400_000}"
 
 
 def may_show_settings(partition: Partition) -> bool:
@@ -85,8 +87,8 @@ class Evaluation(TypedDict, total=False):
     """
 
     as_of: datetime | str | int | None
-    topic: str | Sequence[str] | None
-    partition: int | str | Sequence[int | str] | None
+    topic: str | Iterable[str] | None
+    partition: int | str | Iterable[int | str] | None
     settings: Mapping[str, str | int]
     server_properties: str | os.PathLike[str] | None
     alone: bool
@@ -95,8 +97,8 @@ class Evaluation(TypedDict, total=False):
 def parameters_of(  # noqa: PLR0913  # one parameter per key
     *,
     as_of: datetime | str | int | None = None,
-    topic: str | Sequence[str] | None = None,
-    partition: int | str | Sequence[int | str] | None = None,
+    topic: str | Iterable[str] | None = None,
+    partition: int | str | Iterable[int | str] | None = None,
     settings: Mapping[str, str | int] | None = None,
     server_properties: str | os.PathLike[str] | None = None,
     alone: bool = False,
@@ -107,7 +109,9 @@ def parameters_of(  # noqa: PLR0913  # one parameter per key
         UsageError: there is no such setting, Kafka would not accept a value, the file cannot be read, or the time of
             evaluation or the number of a partition is none.
     """
-    path = None if server_properties is None else os.fspath(server_properties)
+    path = None if server_properties is None else path_name(server_properties, "server_properties")
+    if not isinstance(settings, Mapping | None):
+        raise UsageError(f"settings={settings!r} has no names; give a dict, as in {EXAMPLE_OF_CALLER}")
     given = ((name, str(value)) for name, value in (settings or {}).items())
     topics, numbers = selection_of(topic, partition)
     of_caller = tuple(validated(name, value, GIVEN_BY_CALLER, f"settings[{name!r}]") for name, value in given)
@@ -116,7 +120,7 @@ def parameters_of(  # noqa: PLR0913  # one parameter per key
         "topics": topics,
         "numbers": numbers,
         "settings": (*of_caller, *given_settings((), path)),
-        "alone": alone,
+        "alone": flag(alone, "alone"),
     }
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import time as clock
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TypeGuard
 
+from kforensics.analyses.filters import whole_number
 from kforensics.errors import UsageError
 
 NOW = "now"
 MINUTES_OF_DAY = 24 * 60
+# The end of the year 9999, the last one of the calendar.
+LAST_MS = 253_402_300_799_999
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -61,7 +66,7 @@ def time_ms(text: str, option: str, zone: tzinfo = UTC) -> int:
         UsageError: the text is no time.
     """
     time = parse_time(text, zone)
-    if time is None:
+    if not _is_in_calendar(time):
         raise UsageError(f"{option} {text!r} is not a time; write {option} 2026-11-01T10:00 or {option} 1700000000000")
     return time
 
@@ -94,13 +99,21 @@ def as_of_ms(as_of: datetime | str | int | None) -> int | None:
     """
     if isinstance(as_of, str):
         return as_of_text_ms(as_of, "as_of")
-    if isinstance(as_of, datetime):
+    if as_of is None:
+        return None
+    if isinstance(as_of, datetime) and as_of == as_of:  # noqa: PLR0124  # NaT of pandas is not equal to itself
         if as_of.tzinfo is None:
             raise UsageError(f"as_of={as_of} has no time zone; write as_of.replace(tzinfo=UTC) if it is in UTC")
         return round(as_of.timestamp() * 1000)
-    if as_of is not None and (isinstance(as_of, bool) or not isinstance(as_of, int)):
-        raise UsageError(f"as_of={as_of!r} is not a time; give a datetime, text in ISO 8601 or milliseconds as an int")
-    return as_of
+    with suppress(UsageError):
+        if _is_in_calendar(number := whole_number(as_of, "as_of")):
+            return number
+    raise UsageError(f"as_of={as_of!r} is not a time; give a datetime, text in ISO 8601 or milliseconds as an int")
+
+
+def _is_in_calendar(time: int | None) -> TypeGuard[int]:
+    """Return whether there is a time, and it is one that the difference of two times has room for."""
+    return time is not None and -LAST_MS <= time <= LAST_MS
 
 
 def duration_ms(text: str, option: str) -> int:
@@ -132,7 +145,7 @@ def since_time(text: str, zone: tzinfo = UTC) -> Since:
     if re.fullmatch(r"[0-9]+(ms|s|m|h|d)", text):
         return Since(duration_ms=duration_ms(text, "--since"))
     time = parse_time(text, zone)
-    if time is None:
+    if not _is_in_calendar(time):
         raise UsageError(f"--since {text!r} is neither a duration nor a time; write --since 2h or 2026-11-01T10:00")
     return Since(time)
 

@@ -81,7 +81,7 @@ def partition_numbers(text: str, option: str = "--partition") -> range:
 
 
 def selection_of(
-    topic: str | Sequence[str] | None, partition: int | str | Sequence[int | str] | None
+    topic: str | Iterable[str] | None, partition: int | str | Iterable[int | str] | None
 ) -> tuple[tuple[str, ...], tuple[range, ...]]:
     """Return the topics and the ranges of partitions that the caller of a function wants.
 
@@ -96,11 +96,11 @@ def selection_of(
     return tuple(map(str, _listed(topic))), tuple(numbers)
 
 
-def _listed(given: str | int | Sequence[str | int] | None) -> tuple[str | int, ...]:
-    """Return what a caller gives alone or in a sequence as a tuple."""
+def _listed(given: str | int | Iterable[str | int] | None) -> tuple[str | int, ...]:
+    """Return what a caller gives alone or several of, in a list, a set or an array, as a tuple."""
     if given is None:
         return ()
-    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
 
 
 def similar(name: str, known: Iterable[str]) -> str:

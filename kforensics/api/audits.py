@@ -21,7 +21,8 @@ from kforensics.analyses.audit import (
 )
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
-from kforensics.api.partition_questions import Paths, investigation_of, path_names, streamed_rows
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
+from kforensics.api.partition_questions import investigation_of, streamed_rows
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.partition_result import PartitionResult
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "audit", "report", "scan", "verify"]
 
 
+@with_checked_arguments
 def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return a summary of each partition, with its worst finding: the table ``partitions``.
 
@@ -62,6 +64,7 @@ def scan(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Eva
     return _evaluate(paths, "partitions", AuditRequest(processes=processes, copies=True), evaluation)
 
 
+@with_checked_arguments
 def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return where indexes, snapshots, transaction indexes and checkpoints disagree with the log: ``findings``.
 
@@ -84,6 +87,7 @@ def verify(paths: Paths, *, processes: int | None = None, **evaluation: Unpack[E
     return _evaluate(paths, "findings", AuditRequest(processes=processes, checks="evidence"), evaluation)
 
 
+@with_checked_arguments
 def audit(  # noqa: PLR0913  # one parameter per option of the command
     paths: Paths,
     *,
@@ -145,6 +149,7 @@ def audit(  # noqa: PLR0913  # one parameter per option of the command
     return _stored_audit(store)
 
 
+@with_checked_arguments
 def report(
     store: str | os.PathLike[str], output: str | os.PathLike[str], *, bootstrap_server: str | None = None
 ) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Unpack
 
 from kforensics.analyses.cluster import ClusterQuestion
@@ -11,7 +11,8 @@ from kforensics.analyses.groups import GroupsRequest, answer_groups
 from kforensics.analyses.ids import IdsRequest, answer_ids
 from kforensics.analyses.settings import Evaluation, parameters_of, settings_in_force
 from kforensics.analyses.topics import selection_of
-from kforensics.api.partition_questions import Paths, investigation_of_all, path_names, raise_any, table_of_answers
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
+from kforensics.api.partition_questions import investigation_of_all, raise_any, table_of_answers
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
 from kforensics.parsers.tables.arrow import table_of_parts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["cluster", "collect", "forecast", "groups", "ids", "mirror", "settings"]
 
 
+@with_checked_arguments
 def cluster(  # one parameter per option of the command
     paths: Paths,
     *,
@@ -65,6 +67,7 @@ def cluster(  # one parameter per option of the command
     return table_of_answers(paths, question, evaluation | Evaluation(topic=None, partition=None))
 
 
+@with_checked_arguments
 def groups(paths: Paths, *, group: str | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return the consumer, share and streams groups: the table ``groups``, or ``group_events``.
 
@@ -96,6 +99,7 @@ def groups(paths: Paths, *, group: str | None = None, **evaluation: Unpack[Evalu
     return view_of(request.table, table_of_parts(request.table, parts))
 
 
+@with_checked_arguments
 def ids(
     paths: Paths,
     *,
@@ -136,6 +140,7 @@ def ids(
     return view_of(request.table, table_of_parts(request.table, parts))
 
 
+@with_checked_arguments
 def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return the settings in force, where they come from and what they mean for the verdicts: the table ``settings``.
 
@@ -160,6 +165,7 @@ def settings(paths: Paths, **evaluation: Unpack[Evaluation]) -> TableView:
     return view_of(rows.table, table_of_parts(rows.table, rows.record_batches()))
 
 
+@with_checked_arguments
 def forecast(paths: Paths, *, release: str | None = None, elect: bool = False) -> TableView:
     """Return what the next start of a broker does to its log directories: the table ``forecast``, or ``elections``.
 
@@ -195,12 +201,13 @@ def forecast(paths: Paths, *, release: str | None = None, elect: bool = False) -
     return view_of(FORECAST, arrow_table(FORECAST, rows))
 
 
+@with_checked_arguments
 def mirror(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    topic: str | Sequence[str] | None = None,
-    partition: int | str | Sequence[int | str] | None = None,
+    topic: str | Iterable[str] | None = None,
+    partition: int | str | Iterable[int | str] | None = None,
     mirror_topic: str | None = None,
 ) -> TableView:
     """Return what MirrorMaker made of the records, transactions and offsets of topics: the table ``mirror``.
@@ -238,6 +245,7 @@ def mirror(
     return view_of(MIRROR, arrow_table(MIRROR, rows))
 
 
+@with_checked_arguments
 def collect(paths: Paths, output: str | os.PathLike[str], *, metadata_only: bool = False) -> Collection:
     """Copy log directories, also of a running broker, so that an audit of the copy is true.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, is_selected, selection_of, similar
+from kforensics.api.arguments import with_checked_arguments
 from kforensics.api.opened import Opened
 from kforensics.api.opened import open as open_log
 from kforensics.errors import UsageError
@@ -16,18 +17,19 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kforensics.api.partition_questions import Paths
+    from kforensics.api.arguments import Paths
     from kforensics.plots import Plot
 
 __all__ = ["plot"]
 
 
+@with_checked_arguments
 def plot(
     chart: str,
     paths: Paths,
     *,
-    topic: str | Sequence[str] | None = None,
-    partition: int | str | Sequence[int | str] | None = None,
+    topic: str | Iterable[str] | None = None,
+    partition: int | str | Iterable[int | str] | None = None,
     as_of: datetime | str | int | None = None,
 ) -> Plot:
     """Return a chart of a partition or of log directories.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kforensics.analyses.filters import Isolation, isolation_level, offset_range, pattern, time_range
+from kforensics.analyses.filters import Isolation, isolation_level, offsets_of, pattern, time_range
 from kforensics.analyses.formatted_records import formatted_texts, logs_of_formatter
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
 from kforensics.analyses.topics import files_of_partitions, selection_of
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.views.table_view import CELL_STYLE, aligned_lines
 from kforensics.errors import InputError
 from kforensics.forensics.core.formatting import format_count, format_size
@@ -46,15 +46,15 @@ __all__ = ["Dump", "dump"]
 
 # Tables that do not belong to one kind of file.
 GENERAL_TABLES = ("files", "damage")
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+@with_checked_arguments
 def dump(  # noqa: PLR0913  # one parameter per filter of the command
     paths: Paths,
     *,
-    topic: str | Sequence[str] | None = None,
-    partition: int | str | Sequence[int | str] | None = None,
-    offset: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    partition: int | str | Iterable[int | str] | None = None,
+    offset: int | str | range | None = None,
     time: str | None = None,
     key: str | None = None,
     producer_id: int | None = None,
@@ -73,7 +73,7 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
         topic: only files of topics with this name or glob, or with one of several; one that begins with ``!`` excludes.
         partition: only files of partitions with this number, with one in a range such as ``"0-9"``, or with one of
             several.
-        offset: offsets ``A:B``, without B.
+        offset: an offset, or several as a range or as text ``"A:B"``, without B.
         time: times ``A:B`` in ms or ISO 8601, without B.
         key: a regular expression that keys match.
         producer_id: only batches of this producer.
@@ -96,9 +96,8 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
         >>> dump.damage.num_rows
         0
     """
-    names = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     selection = Selection(
-        offset_range(offset),
+        offsets_of(offset),
         time_range(time),
         producer_id,
         producer_epoch,
@@ -109,8 +108,7 @@ def dump(  # noqa: PLR0913  # one parameter per filter of the command
     )
     level = isolation_level(isolation, aborted=aborted)
     places = selection_of(topic, partition)
-    fs_names = tuple(os.fspath(name) for name in names)
-    return Dump(fs_names, selection, max_decompressed_bytes, level, aborted=aborted, places=places)
+    return Dump(path_names(paths), selection, max_decompressed_bytes, level, aborted=aborted, places=places)
 
 
 class Dump:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kforensics.analyses.settings import Evaluation
-from kforensics.analyses.times import as_of_ms
+from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.api import audits, partition_questions
-from kforensics.api.lazy_dump import Dump, Paths, dump
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
+from kforensics.api.lazy_dump import Dump, dump
 from kforensics.api.views.batch_view import BatchView
 from kforensics.api.views.table_view import TableSource, TableView
 from kforensics.errors import UsageError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchesView", "Opened", "open"]
 
 
+@with_checked_arguments
 def open(paths: Paths, **evaluation: Unpack[Evaluation]) -> Opened:  # noqa: A001  # it opens, as gzip.open does
     """Return the files under paths as tables that are read on access.
 
@@ -45,13 +45,14 @@ def open(paths: Paths, **evaluation: Unpack[Evaluation]) -> Opened:  # noqa: A00
           topic    last_stable_offset  log_end_offset
           hanging  3                   9
     """
-    if (as_of := evaluation.get("as_of")) is not None:
-        evaluation["as_of"] = as_of_ms(as_of)  # once, so that all tables have the same "now"
+    as_of_ms = parameters_of(**evaluation)["as_of_ms"]  # what is wrong is refused at once, not with the first table
+    if as_of_ms is not None:
+        evaluation["as_of"] = as_of_ms  # once, so that all tables have the same "now"
     files = _dump(paths, evaluation)
     if not files.files:
-        names = [paths] if isinstance(paths, str | os.PathLike) else [*paths]
-        listed = ", ".join(os.fspath(name) for name in names)
-        raise UsageError(f"there is no file under {listed}; name log directories, partition folders or files")
+        raise UsageError(
+            f"there is no file under {', '.join(path_names(paths))}; name log directories, partition folders or files"
+        )
     return Opened(paths, files, evaluation)
 
 
@@ -67,7 +68,7 @@ class Opened:
     """
 
     def __init__(self, paths: Paths, files: Dump, evaluation: Evaluation) -> None:
-        self._paths: Paths = paths if isinstance(paths, str | os.PathLike) else [*paths]
+        self._paths = path_names(paths)
         self._dump, self._evaluation = files, evaluation
 
     @cached_property

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
-from kforensics.analyses.filters import offset_range
+from kforensics.analyses.filters import offsets_of, whole_number
 from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
@@ -17,6 +16,7 @@ from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import CostsRequest, TransactionsQuestion, answer_costs, refuse_filters
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.explanation import Explanation
 from kforensics.api.views.table_view import TableSource, TableView, view_of
 from kforensics.errors import InputError, UsageError
@@ -25,7 +25,6 @@ from kforensics.forensics.core.cluster_tables import TRANSACTION_COSTS
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.duplicates.partition_duplicates import DEFAULT_MEMORY
-from kforensics.parsers.log.selection import HalfOpenRange
 from kforensics.parsers.tables.arrow import arrow_schema_of, table_of_parts, without_dictionaries
 from kforensics.parsers.tables.schemas import Table
 
@@ -41,9 +40,8 @@ __all__ = [
     "transactions",
 ]
 
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-
+@with_checked_arguments
 def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return where the last stable offset of each partition is: the table ``lso``, or ``lso_history``.
 
@@ -65,10 +63,11 @@ def lso(paths: Paths, *, at: int | None = None, history: bool = False, **evaluat
     return table_of_answers(paths, LsoQuestion(at, history), evaluation)
 
 
+@with_checked_arguments
 def transactions(  # noqa: PLR0913  # one parameter per filter of the command
     paths: Paths,
     *,
-    states: Sequence[str] = (),
+    states: str | Iterable[str] = (),
     producer_id: int | None = None,
     min_duration_ms: int | None = None,
     sort: str = "offset",
@@ -101,7 +100,7 @@ def transactions(  # noqa: PLR0913  # one parameter per filter of the command
           open     16           2             3
           open     17           4             2
     """
-    question = TransactionsQuestion(tuple(states), producer_id, min_duration_ms, sort)
+    question = TransactionsQuestion((*states,), producer_id, min_duration_ms, sort)
     return _costs(paths, question, evaluation) if cost else table_of_answers(paths, question, evaluation)
 
 
@@ -114,6 +113,7 @@ def _costs(paths: Paths, listed: TransactionsQuestion, evaluation: Evaluation) -
     return view_of(TRANSACTION_COSTS, table_of_parts(TRANSACTION_COSTS, (part.record_batch() for part in rows)))
 
 
+@with_checked_arguments
 def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evaluation]) -> TableView:
     """Return the state of every producer as a broker rebuilds it: the table ``producers``.
 
@@ -139,10 +139,11 @@ def producers(paths: Paths, *, at: int | None = None, **evaluation: Unpack[Evalu
     return table_of_answers(paths, ProducersQuestion(at), evaluation)
 
 
+@with_checked_arguments
 def duplicates(  # one parameter per option of the command
     paths: Paths,
     *,
-    levels: Sequence[str] = (),
+    levels: str | Iterable[str] = (),
     committed: bool = False,
     memory: int = DEFAULT_MEMORY,
     internal: bool = False,
@@ -174,11 +175,12 @@ def duplicates(  # one parameter per option of the command
           6             8
           8             10
     """
-    question = DuplicatesQuestion(tuple(levels), committed, memory, internal)
+    question = DuplicatesQuestion((*levels,), committed, memory, internal)
     answers = question.answers(investigation_of(paths, evaluation), _raise)
     return TableView(RESULTS["duplicates"], streamed_rows(RESULTS["duplicates"], [answer.rows for answer in answers]))
 
 
+@with_checked_arguments
 def explain(  # one parameter per option of the command
     paths: Paths,
     *,
@@ -212,7 +214,8 @@ def explain(  # one parameter per option of the command
         ['visible', 'control', 'undecided']
     """
     named = parameters_of(**evaluation)
-    one, several = (offset, None) if offset is None or isinstance(offset, int) else (None, _offsets(offset))
+    several = offsets_of(offset) if isinstance(offset, str | range) else None
+    one = None if offset is None or several is not None else whole_number(offset, "offset", 0)
     subject = Subject(one, producer_id, transactional_id, at, named["topics"], named["numbers"], several)
     errors: list[InputError] = []
     stories = tuple(explain_subject(investigation_of_all(paths, evaluation), subject, errors.append))
@@ -220,19 +223,7 @@ def explain(  # one parameter per option of the command
     return Explanation(subject, stories)
 
 
-def _offsets(offsets: str | range) -> HalfOpenRange | None:
-    """Return a range of offsets.
-
-    Raises:
-        UsageError: it is none, or leaves some out.
-    """
-    if isinstance(offsets, str):
-        return offset_range(offsets)
-    if offsets.step != 1:
-        raise UsageError(f"{offsets} leaves offsets out; give a range without a step")
-    return offset_range(f"{offsets.start}:{offsets.stop}")
-
-
+@with_checked_arguments
 def keys(
     paths: Paths,
     *,
@@ -321,12 +312,6 @@ def investigation_of_all(paths: Paths, evaluation: Evaluation) -> Investigation:
     topics = parameters_of(**evaluation)["topics"]
     check_topics(topics, [partition.place.topic for partition in investigation.partitions])
     return investigation
-
-
-def path_names(paths: Paths) -> tuple[str, ...]:
-    """Return one path or several as texts."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    return tuple(os.fspath(name) for name in given)
 
 
 def _raise(error: InputError) -> NoReturn:

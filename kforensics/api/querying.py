@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.topics import files_of_partitions, selection_of
-from kforensics.api.partition_questions import Paths, investigation_of, path_names, raise_any
+from kforensics.api.arguments import Paths, path_names, with_checked_arguments
+from kforensics.api.partition_questions import investigation_of, raise_any
 from kforensics.api.query_tables import ABSENT_FROM_LOGS, LogTables, store_tables
 from kforensics.api.views.table_view import TableView, view_of
 from kforensics.errors import InputError, UsageError
@@ -21,6 +22,7 @@ from kforensics.sql.session import Session
 __all__ = ["query"]
 
 
+@with_checked_arguments
 def query(
     sql: str,
     *,
