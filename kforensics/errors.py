@@ -2,6 +2,8 @@
 
 KforensicsError
 ├── UsageError (ValueError)            the request is invalid: exit 2
+│   ├── UnknownParameterError (TypeError)  a function has no such parameter
+│   └── UnknownNameError (KeyError)        there is no such table or column
 ├── MissingExtraError (ImportError)    an optional dependency is not installed: exit 1
 ├── EngineError (RuntimeError)         Spark or a process does not start or fails: exit 3
 ├── OutputClosedError (BrokenPipeError)  the reader of the output has closed it, as head does: exit 0
@@ -24,6 +26,8 @@ __all__ = [
     "KforensicsError",
     "MissingExtraError",
     "OutputClosedError",
+    "UnknownNameError",
+    "UnknownParameterError",
     "UsageError",
 ]
 
@@ -60,6 +64,16 @@ class KforensicsError(Exception):
 
 class UsageError(KforensicsError, ValueError):
     """The request is invalid; the message says how to correct it."""
+
+
+class UnknownParameterError(UsageError, TypeError):
+    """A function has no parameter of this name."""
+
+
+class UnknownNameError(UsageError, KeyError):
+    """There is no table or column of this name."""
+
+    __str__ = Exception.__str__  # a KeyError would quote the sentence
 
 
 class MissingExtraError(KforensicsError, ImportError):

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from kforensics.analyses.filters import flag, path_name, whole_number
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.topics import similar
-from kforensics.errors import UsageError
+from kforensics.errors import UnknownParameterError, UsageError
 
 __all__ = ["Paths", "path_names", "with_checked_arguments"]
 
@@ -46,7 +46,8 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
     Paths become texts, a number from numpy an int, and a text where several may be given a tuple of one.
 
     Raises:
-        UsageError: there is no such parameter, or a value is not what the annotation of its parameter says.
+        UnknownParameterError: there is no such parameter.
+        UsageError: a value is not what the annotation of its parameter says.
     """
     signature = inspect.signature(function)
     taken = dict(signature.parameters)
@@ -122,7 +123,7 @@ def _check_names(function: str, given: Iterable[str], names: list[str]) -> None:
     for name in given:
         if name not in names:
             hint = similar(name, names) or f"it has {', '.join(names)}"
-            raise UsageError(f"{function} has no parameter {name}; {hint}")
+            raise UnknownParameterError(f"{function} has no parameter {name}; {hint}")
 
 
 def _with_parameters(text: str, names: list[str]) -> str:

@@ -20,6 +20,8 @@ from kforensics.errors import (
     KforensicsError,
     MissingExtraError,
     OutputClosedError,
+    UnknownNameError,
+    UnknownParameterError,
     UsageError,
     install_line,
 )
@@ -27,6 +29,8 @@ from kforensics.errors import (
 EXAMPLES: list[tuple[KforensicsError, type[Exception], str]] = [
     (KforensicsError("something"), Exception, "something"),
     (UsageError("write A:B"), ValueError, "write A:B"),
+    (UnknownParameterError("lso has no parameter x"), TypeError, "lso has no parameter x"),
+    (UnknownNameError("there is no table 'x'"), KeyError, "there is no table 'x'"),
     (
         MissingExtraError("spark", "pyspark"),
         ImportError,
