@@ -31,7 +31,7 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile, Notify, find_files
-from kforensics.parsers.files.input_paths import is_archive_name
+from kforensics.parsers.files.input_paths import STDIN, is_archive_name
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
 from kforensics.render.streams import watcher
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 OnUnreadable: TypeAlias = Callable[[InputError], None]
 # How many old log directories are named.
 NAMED_LOG_DIRS = 10
+NO_STREAM = "standard input is neither a log nor an archive with one; only dump reads other files from a pipe"
 NO_LOG = "there is no log under {}; name partition folders, log directories or .log files"
 
 
@@ -183,7 +184,8 @@ def investigate(  # noqa: PLR0913  # what a user can say
         raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *_packed(files, paths))))
+        piped = (NO_STREAM,) if STDIN in paths else ()
+        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *piped, *_packed(files, paths))))
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found

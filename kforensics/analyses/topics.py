@@ -129,6 +129,9 @@ def check_topics(topics: Iterable[str], known: Iterable[str | None], suggested: 
 
 
 def _hint(topic: str, known: list[str]) -> str:
+    name, _, number = topic.rpartition("-")
+    if name in known and number.isdecimal() and number.isascii():  # the folder of a partition, as in "orders-0"
+        return f"did you mean --topic {name} --partition {int(number)}?"
     if question := similar(topic, known):
         return question
     if not known:

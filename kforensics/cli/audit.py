@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kforensics.cli.command import EXECUTION, OUTPUT, Command, Processes, epilog, with_shared_options
+from kforensics.cli.command import EXECUTION, OUTPUT, STANDARD_OUTPUT, Command, Processes, epilog, with_shared_options
 from kforensics.cli.redact_options import Redact, RedactKeyFile, RedactNames, redaction_of, without_key_file
 from kforensics.errors import UsageError
 
@@ -118,6 +118,8 @@ def audit(  # long: one parameter per option
     from kforensics.cli.audit_locally import audit_locally, store_folder
     from kforensics.render.incident_lines import IncidentView
 
+    if output == str(STANDARD_OUTPUT):
+        raise UsageError("an evidence store is a folder, which standard output is not; name one with --output")
     spark_options = {"--master": master, "--conf": conf, "--split-size": split_size, "--resume": resume}
     redaction = redaction_of(redact_key_file, is_wanted=redact, hides_names=redact_names)
     command = without_secrets(without_key_file(sys.argv[1:]))

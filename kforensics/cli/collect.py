@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import OUTPUT, Command, Config, NoConfig, Progress, Quiet, epilog
+from kforensics.cli.command import OUTPUT, STANDARD_OUTPUT, Command, Config, NoConfig, Progress, Quiet, epilog
 from kforensics.cli.messages import CLEAN, UNREADABLE, notify, notify_unreadable
 from kforensics.errors import UsageError
 
@@ -58,6 +58,8 @@ def collect(  # long: one parameter per option
 
     if output is None:
         raise UsageError("the copy needs a place; name one with --output, such as case.tar.zst")
+    if output == STANDARD_OUTPUT:
+        raise UsageError("a copy cannot go to standard output; name an archive or a folder with --output")
     files = find_log_files(paths or ())
     with progress_meter(files.size, show=False if quiet else progress, what="collect") as meter:
         advance = meter.advance if meter else lambda _: None

@@ -44,10 +44,12 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write to this file; it appears when it is complete.",
+        help="Write to this file; it appears when it is complete. Default, and -: standard output.",
         rich_help_panel=OUTPUT,
     ),
 ]
+# What users of other commands name standard output; a file of that name needs its whole path.
+STANDARD_OUTPUT = Path("-")
 ShowAll = Annotated[
     bool,
     typer.Option(
@@ -322,10 +324,16 @@ class Command(_PrintedHelp, TyperCommand):
         params = {name.lstrip("_"): value for name, value in ctx.params.items()}
         path = None if params.get("no_config") else params.get("config") or ctx.meta.get(FOUND_CONFIG)
         if path is None:
-            return super().invoke(ctx)
+            return self._run(ctx)
         with ctx.meta[WITH_DEFAULTS](ctx, path, ctx.meta[GIVEN_PARAMETERS]):
             set_error_format(ctx.params.get("output_format"))
-            return super().invoke(ctx)
+            return self._run(ctx)
+
+    def _run(self, ctx: Any) -> Any:
+        """Run the command; what it would write to a file goes to standard output if that is named ``-``."""
+        if ctx.params.get("output") == STANDARD_OUTPUT and self.callback.__annotations__["output"] == Output:
+            ctx.params["output"] = None
+        return super().invoke(ctx)
 
 
 class CommandGroup(_PrintedHelp, TyperGroup):

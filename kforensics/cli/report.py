@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from kforensics.cli.command import OUTPUT, BootstrapServer, Command, Config, FailOn, NoConfig, Progress, Quiet, epilog
+from kforensics.cli.command import (
+    OUTPUT,
+    STANDARD_OUTPUT,
+    BootstrapServer,
+    Command,
+    Config,
+    FailOn,
+    NoConfig,
+    Progress,
+    Quiet,
+    epilog,
+)
 from kforensics.cli.messages import notify
 from kforensics.cli.redact_options import Redact, RedactKeyFile, RedactNames, redaction_of
 from kforensics.errors import UsageError
@@ -33,7 +44,7 @@ def report(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the report to this file; it appears when it is complete.",
+            help="Write the report to this file; it appears when it is complete. - is standard output.",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -59,7 +70,8 @@ def report(
     severity = severity_of(fail_on)
     redaction = redaction_of(redact_key_file, is_wanted=redact, hides_names=redact_names)
     with progress_meter(0, show=False if quiet else progress, what="report") as meter:
-        verdict = write_report(store, output, brokers_of(bootstrap_server), meter, redaction)
+        target = None if output == STANDARD_OUTPUT else output
+        verdict = write_report(store, target, brokers_of(bootstrap_server), meter, redaction)
     if not quiet:
-        notify(f"{verdict.sentence}; the report is in {output}")
+        notify(f"{verdict.sentence}; the report is in {output}" if target else verdict.sentence)
     raise typer.Exit(ExitStatus(0 if verdict.is_complete else 1, verdict.worst).code(severity))

@@ -60,7 +60,7 @@ STATE_COLUMN = {
 
 def write_report(
     store: str,
-    output: Path,
+    output: Path | None,
     bootstrap_server: str | None = None,
     meter: ProgressMeter | None = None,
     redaction: Redaction | None = None,
@@ -69,7 +69,7 @@ def write_report(
 
     Args:
         store: folder of the store, a path or a URI.
-        output: HTML file to write; it is created completely or not at all.
+        output: HTML file to write; it is created completely or not at all. None for standard output.
         bootstrap_server: addresses of brokers for the commands in remedies, None if they are unknown.
         meter: shows how far the tables have been read; None for nothing.
         redaction: redacts the page, None if nothing does.

@@ -39,6 +39,9 @@ def test_topics_that_exist_are_no_error() -> None:
         ("Orders", ["orders", "b"], "did you mean orders?"),
         ("nosuch", ["b", "a"], "there are a, b"),
         ("nosuch", [f"t{number:02}" for number in range(12)], "t09, and 2 others"),
+        ("orders-12", ["orders", "orders-x"], "did you mean --topic orders --partition 12?"),
+        ("orders-x", ["orders"], "did you mean orders?"),
+        ("orders-1", ["orders-2"], "did you mean orders-2?"),
         ("nosuch", [None], "no partition under the paths has a topic"),
     ],
 )

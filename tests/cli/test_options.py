@@ -330,3 +330,49 @@ def test_forecast_mirror_and_dump_take_what_other_commands_take() -> None:
 @pytest.mark.parametrize("command", ["lso", "forecast", "dump"])
 def test_there_is_no_such_log_format(command: str) -> None:
     assert "--log-format 'xml' is not one of text, json" in sentence(run(command, "--log-format", "xml", BROKER))
+
+
+# For each command that writes what it shows to a file, words of a short result.
+SHORT: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("scan", "lso", "transactions", "producers", "duplicates", "verify"), (BROKER / "hanging-0",)),
+    **dict.fromkeys(("settings", "ids", "groups", "cluster", "forecast"), (BROKER,)),
+    "keys": (SAMPLES / "partition-growth",),
+    "dump": (BROKER / "hanging-0" / "00000000000000000000.log",),
+    "explain": ("--offset", 3, BROKER / "hanging-0"),
+    "mirror": (MIRRORED / "source", MIRRORED / "target"),
+    "query": ("--logs", BROKER / "hanging-0", "SELECT topic FROM lso"),
+}
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"audit", "collect", "plot", "report"}))
+def test_an_output_named_by_a_hyphen_is_standard_output(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for output_format in ("csv", "text"):
+        words = (command, "--format", output_format, *SHORT[command])
+        assert run(*words, "-o", "-").out == run(*words).out != b""
+        assert [*tmp_path.iterdir()] == []
+    assert run(*words, "-o", tmp_path / "-").out == b""  # the way to a file of that name
+    assert [path.name for path in tmp_path.iterdir()] == ["-"]
+
+
+def test_a_configured_hyphen_is_standard_output_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kforensics.toml").write_text('[lso]\noutput = "-"\n')
+    assert b"hanging" in run("lso", "--config", "kforensics.toml", BROKER / "hanging-0").out
+    assert not Path("-").exists()
+
+
+def test_a_report_goes_to_standard_output_and_what_is_no_stream_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("audit", "--output", "store", BROKER / "hanging-0").code == 1
+    page = run("report", "store", "--output", "page.html", "--fail-on", "never")
+    shown = run("report", "store", "--output", "-", "--fail-on", "never")
+    assert shown.out == Path("page.html").read_bytes()
+    assert shown.err == page.err.replace("; the report is in page.html", "")
+    for command in (("audit", BROKER), ("collect", BROKER), ("plot", "lso", BROKER / "hanging-0")):
+        assert "name" in sentence(run(*command, "-o", "-"))
+    assert not Path("-").exists()

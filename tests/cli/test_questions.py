@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pytest
 import kforensics
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.tables import RESULTS
-from tests.command import SAMPLES, run, sentence
+from tests.command import COMMAND, SAMPLES, run, sentence
 from tests.forensics.forge import forge
 
 OPEN = SAMPLES / "transactions-v2" / "broker-1" / "open-0"
@@ -195,6 +196,24 @@ def test_a_folder_without_logs_is_a_usage_error(tmp_path: Path) -> None:
     assert "there is no log under" in sentence(run("lso", tmp_path))
     with pytest.raises(UsageError):
         kforensics.lso(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["lso", "scan", "audit", "dump", "forecast", "collect"])
+def test_an_empty_path_is_named(command: str, tmp_path: Path) -> None:
+    ended = run(command, "", *(["--output", tmp_path / "copy"] if command == "collect" else []))
+    assert ended.err.removeprefix("kforensics: ").startswith("cannot read '': the path is empty\n")
+    assert ended.code == 3
+
+
+def test_a_file_from_a_pipe_is_for_dump_unless_it_is_a_log() -> None:
+    def piped(command: str, kind: str) -> str:
+        words = [*COMMAND[:-1], command, "-"]
+        content = (HANGING / f"00000000000000000000.{kind}").read_bytes()
+        return subprocess.run(words, input=content, capture_output=True, check=False).stderr.decode()
+
+    advice = "standard input is neither a log nor an archive with one; only dump reads other files from a pipe\n"
+    assert piped("lso", "timeindex").endswith(advice)
+    assert advice not in piped("lso", "log")
 
 
 def test_the_assumed_time_of_evaluation_is_that_of_the_newest_file_and_is_reported(tmp_path: Path) -> None:

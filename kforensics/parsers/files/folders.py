@@ -94,6 +94,8 @@ class LocalFolders:
 
     def expand(self, path: str) -> list[Entry]:
         """Return the entries that a path or glob names, sorted; of an archive what is in it, and what is wrong."""
+        if not path:
+            raise InputMissingError("''", "the path is empty")
         if not os.path.lexists(path) and not is_archive_name(path) and not os.path.lexists(content_path(path)):
             matches = self._matches(path)
             if not matches:
