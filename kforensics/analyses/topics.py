@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kforensics.errors import UsageError
+from kforensics.errors import UnknownNameError, UsageError
 from kforensics.forensics.core.formatting import format_count
 
 if TYPE_CHECKING:
@@ -108,6 +108,20 @@ def similar(name: str, known: Iterable[str]) -> str:
     by_lower = {other.lower(): other for other in known if other != name}
     close = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, SIMILAR)]
     return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def check_name(name: str, known: Iterable[str], what: str) -> None:
+    """Check that a table or a column exists.
+
+    Raises:
+        UnknownNameError: it does not; the message names similar ones, or all.
+    """
+    if name not in (names := [*dict.fromkeys(known)]):
+        raise UnknownNameError(f"there is no {what} {name!r}; {similar(str(name), names) or _all(names)}")
+
+
+def _all(names: Sequence[str]) -> str:
+    return f"there are {', '.join(names)}" if names else "there are none"
 
 
 def check_topics(topics: Iterable[str], known: Iterable[str | None], suggested: Iterable[str] = ()) -> None:

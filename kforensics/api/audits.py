@@ -21,6 +21,7 @@ from kforensics.analyses.audit import (
 )
 from kforensics.analyses.partitions import ignore
 from kforensics.analyses.settings import Evaluation, parameters_of
+from kforensics.analyses.topics import check_name
 from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.partition_questions import investigation_of, streamed_rows
 from kforensics.api.views.table_view import TableSource, TableView, view_of
@@ -197,10 +198,9 @@ class Tables(Mapping[str, TableView]):
         """Return a table.
 
         Raises:
-            KeyError: there is no such table.
+            UnknownNameError: there is no such table; it is a KeyError.
         """
-        if name not in [*self._tables]:
-            raise KeyError(name)
+        check_name(name, self._tables, "table")
         source = self._streamed.get(name) or TableSource.of_table(lambda: self._tables[name])
         return TableView(STORED[name], source)
 

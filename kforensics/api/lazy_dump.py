@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kforensics.analyses.filters import Isolation, isolation_level, offsets_of, pattern, time_range
 from kforensics.analyses.formatted_records import formatted_texts, logs_of_formatter
 from kforensics.analyses.read_files import FilesReader, drain, isolation_filter_of, kind_to_read, served_files
-from kforensics.analyses.topics import files_of_partitions, selection_of
+from kforensics.analyses.topics import check_name, files_of_partitions, selection_of
 from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.views.table_view import CELL_STYLE, aligned_lines
 from kforensics.errors import InputError
@@ -189,7 +189,7 @@ class Dump:
         """Return a table by name, such as ``index_entries`` or ``producer_snapshots``.
 
         Raises:
-            KeyError: there is no such table.
+            UnknownNameError: there is no such table; it is a KeyError.
             InputError: a file cannot be read.
         """
         if name not in self._tables:
@@ -200,7 +200,7 @@ class Dump:
         """Return the first rows of a table; only as much of the files is read as that needs.
 
         Raises:
-            KeyError: there is no such table.
+            UnknownNameError: there is no such table; it is a KeyError.
             InputError: a file cannot be read.
         """
         if name in self._tables or name in ("files", "damage"):
@@ -212,7 +212,7 @@ class Dump:
         """Yield a table in record batches, without keeping it in memory.
 
         Raises:
-            KeyError: there is no such table.
+            UnknownNameError: there is no such table; it is a KeyError.
             InputError: a file cannot be read.
         """
         if name in self._tables or name in ("files", "damage"):
@@ -255,6 +255,7 @@ class Dump:
     def _reader(
         self, name: str, damaged: list[tuple[FoundFile, Damage]]
     ) -> tuple[FilesReader, list[FoundFile], RowConverter]:
+        check_name(name, TABLES, "table")
         records = name == "records"
         files = [file for file in self.files if table_name_of(kind_to_read(file), records=records) == name]
         options = ReadOptions(records, self._selection, self._budget)

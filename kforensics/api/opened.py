@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from kforensics.analyses.audit import STORED
 from kforensics.analyses.settings import Evaluation, parameters_of
+from kforensics.analyses.topics import check_name
 from kforensics.api import audits, partition_questions
 from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.lazy_dump import Dump, dump
@@ -144,8 +146,9 @@ class Opened:
                 partitions, such as ``distributed_transactions`` or ``replica_differences``.
 
         Raises:
-            KeyError: there is no such table.
+            UnknownNameError: there is no such table; it is a KeyError.
         """
+        check_name(name, (*TABLES, *STORED), "table")
         if name in TABLES:
             return TableView(TABLES[name], self._source(name))
         return self._results(name, lambda *_, **__: self._audit.tables[name])

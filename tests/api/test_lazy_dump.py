@@ -181,8 +181,10 @@ def test_an_invalid_filter_is_an_error(filters: dict[str, Any]) -> None:
 
 
 def test_an_unknown_table_is_an_error() -> None:
-    with pytest.raises(KeyError, match="cards"):
-        kforensics.dump(CLASSIC).table("cards")
+    dump = kforensics.dump(CLASSIC)
+    for read in (dump.table, lambda name: dump.first(name, 1), lambda name: [*dump.stream(name)]):
+        with pytest.raises(KeyError, match=r"^there is no table 'xyz'; there are files, batches, records, "):
+            read("xyz")
 
 
 def test_the_public_names() -> None:

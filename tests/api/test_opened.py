@@ -51,8 +51,10 @@ def test_tables_across_partitions_equal_an_audit(name: str) -> None:
 
 
 def test_an_unknown_table_is_an_error() -> None:
-    with pytest.raises(KeyError, match="cards"):
-        kforensics.open(INTERLEAVED).table("cards")
+    with pytest.raises(KeyError, match=r"^there is no table 'xyz'; there are files, .*, incidents, "):
+        kforensics.open(INTERLEAVED).table("xyz")
+    with pytest.raises(KeyError, match=r"^there is no table 'recods'; did you mean records or "):
+        kforensics.open(INTERLEAVED).table("recods")
 
 
 @pytest.mark.parametrize("name", [*STORED, *VERDICTS])

@@ -175,8 +175,9 @@ def test_an_audit_shows_its_incidents(tmp_path: Any) -> None:
     assert "incidents" in assert_harmless(audit._repr_html_()).texts
     assert "since" in audit.incidents.to_pandas().select_dtypes("datetimetz")
     assert set(audit.tables) >= {"findings", "incidents", "transactions"}
-    with pytest.raises(KeyError):
-        audit.tables["cards"]
+    with pytest.raises(KeyError, match=r"^there is no table 'lsos'; did you mean lso\?$"):
+        audit.tables["lsos"]
+    assert "lsos" not in audit.tables
 
 
 def test_an_explanation_shows_itself() -> None:

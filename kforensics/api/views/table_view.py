@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kforensics.analyses.topics import check_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.tables.schemas import Table
 from kforensics.render.fitted_table import FittedTable, TableColumn
@@ -189,12 +190,15 @@ class TableView:
         frame: pd.DataFrame = table.to_pandas()
         return frame
 
-    def select(self, columns: Sequence[str]) -> TableView:
-        """Return a view of some columns, which shows all of them.
+    def select(self, columns: str | Iterable[str]) -> TableView:
+        """Return a view of one column or several, which shows all of them.
 
         Raises:
-            KeyError: there is no such column.
+            UnknownNameError: there is no such column; it is a KeyError.
         """
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        for name in columns:
+            check_name(name, self.definition.names, "column")
         by_name = {column.name: column for column in self.definition.columns}
         definition = Table(self.definition.name, self.definition.row, tuple(by_name[name] for name in columns))
 
@@ -265,9 +269,9 @@ class TableView:
         """
         if isinstance(index, str):
             return self.to_arrow()[index]
-        if not isinstance(index, int):
+        if not hasattr(index, "__index__"):  # an int, or one of numpy's
             raise TypeError("rows have integer indexes; head(n) returns the first rows, to_arrow() all of them")
-        position = index if index >= 0 else len(self) + index
+        position = int(index) if index >= 0 else len(self) + int(index)
         if position < 0:
             raise IndexError(f"the table {self.definition.name} has no row {index}")
         table = self._first(position + 1) if position < MAX_HEAD_INDEX else self.to_arrow()

@@ -2,7 +2,9 @@
 
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -91,6 +93,13 @@ def test_a_missing_row_is_an_error(index: int) -> None:
         Counted(["a"] * 30).view()[index]
 
 
+def test_an_integer_of_numpy_is_an_index() -> None:
+    view = Counted(["a", "b"]).view()
+    first: Any = np.int64(0)
+    assert (view[first], view[first - 1]) == (view[0], view[1])
+    assert view.head(first + 1) == view.head(1)
+
+
 def test_a_slice_is_refused() -> None:
     with pytest.raises(TypeError, match="head"):
         Counted(["a"]).view()[:1]  # type: ignore[index]  # the test
@@ -140,8 +149,11 @@ def test_a_table_with_many_columns_shows_the_important_ones() -> None:
     assert repr(selected).split("\n")[1:] == ["  high_watermark  topic", "  5               a", "  6               b"]
     assert {"high_watermark", "6"} <= set(assert_harmless(selected._repr_html_()).texts)
     assert selected.to_pylist() == [{"high_watermark": 5, "topic": "a"}, {"high_watermark": 6, "topic": "b"}]
-    with pytest.raises(KeyError, match="watermark"):
+    assert view.select("topic").column_names == view.select({"topic"}).column_names == ["topic"]
+    with pytest.raises(KeyError, match=r"^there is no column 'watermark'; did you mean high_watermark\?$"):
         view.select(["watermark"])
+    with pytest.raises(KeyError, match=r"^there is no column 'x'; there are topic, last_stable_offset, "):
+        view.select("x")
 
 
 STUCK = Table("lso", "partition", parse_columns("topic string t\nhidden_records int64 h"))
