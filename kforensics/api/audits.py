@@ -212,6 +212,11 @@ class Tables(Mapping[str, TableView]):
         """Return the number of tables."""
         return len(self._tables)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy in another process is made of: rows that are streamed may be in files of this one."""
+        streamed = {name: self[name].to_arrow() for name in self._streamed}
+        return Tables, ({**self._tables, **streamed} if streamed else self._tables, {})
+
 
 class Audit:
     """The tables of an audit; it shows its incidents.

@@ -1,5 +1,7 @@
 """The functions of the library take a time of evaluation, topics and partitions, and their results show themselves."""
 
+import copy
+import pickle
 import re
 import time
 from collections.abc import Callable
@@ -178,6 +180,16 @@ def test_an_audit_shows_its_incidents(tmp_path: Any) -> None:
     with pytest.raises(KeyError, match=r"^there is no table 'lsos'; did you mean lso\?$"):
         audit.tables["lsos"]
     assert "lsos" not in audit.tables
+
+
+def test_an_audit_can_be_pickled_and_copied(tmp_path: Any) -> None:
+    """The rows of duplicates may be in temporary files, which a copy in another process does not have."""
+    paths = PATHS["duplicates"]
+    for audit in (kforensics.audit(paths, records=True), kforensics.audit(paths, records=True, output=tmp_path / "s")):
+        for copied in (pickle.loads(pickle.dumps(audit)), copy.deepcopy(audit)):  # noqa: S301  # our own bytes
+            assert repr(copied) == repr(audit)
+            assert {name: len(table) for name, table in copied.tables.items()}["duplicates"] > 0
+            assert all(copied.tables[name] == audit.tables[name] for name in audit.tables)
 
 
 def test_an_explanation_shows_itself() -> None:
