@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from kforensics.errors import KforensicsError, UsageError
 from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.core.tables import RESULTS
 from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
@@ -322,13 +323,14 @@ class StoredTables(Mapping[str, "pa.Table"]):
         self._folder, self._names = folder, tuple(names)
 
     def __getitem__(self, name: str) -> pa.Table:
-        """Return a table, all of it in memory."""
+        """Return a table, all of it in memory, with the schema that it has without a store."""
         if name not in self._names:
             raise KeyError(name)
         from pyarrow import dataset  # writing a store does not need it
 
         system, root = locate_store(self._folder)
-        return dataset.dataset(f"{root}/{name}", filesystem=system, format="parquet").to_table()
+        schema = arrow_schema_of(RESULTS[name])  # Parquet has another name for the items of lists
+        return dataset.dataset(f"{root}/{name}", schema=schema, filesystem=system, format="parquet").to_table()
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""

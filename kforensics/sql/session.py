@@ -153,11 +153,20 @@ def _plain_field(field: pa.Field) -> pa.Field:
         return pa.field(field.name, kind.value_type)
     if pa.types.is_interval(kind) or pa.types.is_null(kind):
         return pa.field(field.name, pa.string())
-    return pa.field(field.name, kind)
+    return pa.field(field.name, _with_items(kind))
+
+
+def _with_items(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose lists have items, as those of Arrow; DuckDB calls what is in a list ``l``."""
+    if pa.types.is_list(kind):
+        return pa.list_(_with_items(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_items(field.type)) for field in kind])
+    return kind
 
 
 def _plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type == kind:
+    if str(column.type) == str(kind):  # equal types may have other names of items
         return column
     if pa.types.is_interval(column.type):
         return pa.array([None if value is None else _duration(value) for value in column.to_pylist()], kind)

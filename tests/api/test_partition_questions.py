@@ -192,6 +192,22 @@ def test_an_audit_can_be_pickled_and_copied(tmp_path: Any) -> None:
             assert all(copied.tables[name] == audit.tables[name] for name in audit.tables)
 
 
+def test_a_table_has_one_schema_wherever_it_is_read(tmp_path: Any) -> None:
+    """Its text names the items of lists too, for which DuckDB and Parquet have names of their own."""
+    place: dict[str, Any] = {"topic": "open", "as_of": AS_OF_MS}
+    kept = kforensics.audit(BROKER, **place)
+    stored = kforensics.audit(BROKER, **place, output=tmp_path / "store")
+    for name, table in kept.tables.items():
+        queried = kforensics.query(f"SELECT * FROM {name}", store=tmp_path / "store")  # noqa: S608  # a known name
+        schemas = {str(each.to_arrow().schema) for each in (table, stored.tables[name], queried)}
+        assert schemas == {str(table.to_arrow().schema)}
+    log = kforensics.open(BROKER, **place)
+    for name in ("records", "producers"):
+        queried = kforensics.query(f"SELECT * FROM {name}", logs=BROKER, **place)  # noqa: S608  # a known name
+        assert str(queried.to_arrow().schema) == str(log.table(name).to_arrow().schema)
+        assert queried.to_arrow() == log.table(name).to_arrow()
+
+
 def test_an_explanation_shows_itself() -> None:
     explanation = kforensics.explain(HANGING, offset=3, as_of=AS_OF_MS)
     assert repr(explanation) == explanation.text.rstrip("\n")
