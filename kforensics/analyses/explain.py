@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from kforensics.analyses.context import Context
+from kforensics.analyses.filters import whole_number
 from kforensics.analyses.partitions import Investigation, OnUnreadable, ignore
 from kforensics.analyses.topics import is_numbered, is_selected, similar
 from kforensics.errors import InputError, UsageError
@@ -87,6 +88,8 @@ class Subject:
             raise UsageError(f"the range {self.offsets.first}:{self.offsets.end} has no offset; B is not part of A:B")
         if self.at is not None and self.offset is None and self.offsets is None:
             raise UsageError("--at is for --offset; leave it out")
+        if self.producer_id is not None:
+            whole_number(self.producer_id, "--producer-id")  # one of more than 64 bits fits no table
         if self.transactional_id is not None and (self.topics or self.numbers):
             raise UsageError(
                 "--transactional-id covers all partitions of the transactions; leave out --topic and --partition"

@@ -35,8 +35,10 @@ def whole_number(value: Any, name: str, minimum: int | None = None) -> int:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
-    if number is None:
-        raise UsageError(f"{name}={value!r} is not a whole number; give an int")
+    if number is None or number.bit_length() >= 64:  # Kafka has no longer ones
+        raise UsageError(
+            f"{name}={value!r} is not a whole number{'' if number is None else ' of 64 bits'}; give an int"
+        )
     if minimum is not None and number < minimum:
         raise UsageError(f"{name}={number} is less than {minimum}; give another number")
     return number

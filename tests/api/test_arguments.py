@@ -74,6 +74,7 @@ WRONG: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "offset=True is not a whole number; give an int": (kforensics.explain, {"offset": True}),
     "offset=1.0 is not a whole number; give an int": (kforensics.explain, {"offset": 1.0}),
     "offset=-1 is less than 0; give another number": (kforensics.dump, {"offset": -1}),
+    f"producer_id={10**30} is not a whole number of 64 bits; give": (kforensics.explain, {"producer_id": 10**30}),
     "min_duration_ms='1h' is not a whole": (kforensics.transactions, {"min_duration_ms": "1h"}),
     "min_duration_ms=datetime.timedelta": (kforensics.transactions, {"min_duration_ms": timedelta(hours=1)}),
     "memory='64MB' is not a whole number": (kforensics.duplicates, {"memory": "64MB"}),

@@ -205,6 +205,11 @@ def test_an_empty_path_is_named(command: str, tmp_path: Path) -> None:
     assert ended.code == 3
 
 
+def test_a_producer_id_of_more_than_64_bits_is_refused() -> None:
+    ended = run("explain", "--producer-id", 10**30, HANGING)
+    assert sentence(ended) == f"kforensics: --producer-id={10**30} is not a whole number of 64 bits; give an int"
+
+
 def test_a_file_from_a_pipe_is_for_dump_unless_it_is_a_log() -> None:
     def piped(command: str, kind: str) -> str:
         words = [*COMMAND[:-1], command, "-"]

@@ -66,8 +66,8 @@ def test_cells_and_tooltips(name: str, value: Any, text: str, tooltip: str) -> N
 def test_cells_are_printable(text: str) -> None:
     for value in (text, text.encode(), text.encode("utf-16"), [{"key": text, "value": text.encode()}]):
         assert cell_text("value", value).isprintable()
-    for value in ([text], [[text]], [(text, text)], [{"name": text}], [{text: text}], {text: text}):
-        assert cell_text("value", value).isprintable()
+    for other in ([text], [[text]], [(text, text)], [{"name": text}], [{text: text}], {text: text}):
+        assert cell_text("value", other).isprintable()
 
 
 @given(st.binary(max_size=400))
