@@ -35,7 +35,7 @@ VERIFY = "Look at it: `kforensics verify {folder}`."
 # kinds that are left out are informational, or their findings count the records.
 CONSEQUENCES = {
     "unclean-election": "Records that were acknowledged, and that consumers may have read, are lost.",
-    "replica-divergence": "Consumers receive other records when another replica leads.",
+    "replica-divergence": "Consumers may receive other records when another replica leads.",
     "under-replication": "If its leader fails, this replica cannot take over without losing records.",
     "missing-log": "The records are lost, unless another replica has them.",
     "corrupt-bytes": "Consumers cannot read past the damaged bytes.",

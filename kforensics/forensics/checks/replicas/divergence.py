@@ -20,7 +20,6 @@ from kforensics.forensics.core.reporting import WRITTEN, first_findings, time_of
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import Difference, DifferenceKind, SideSummary
 from kforensics.forensics.replicas.lineage import truncation_offset
-from kforensics.forensics.replicas.lost_records import LostRecord
 from kforensics.forensics.replicas.replica import Replica
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
@@ -40,14 +39,16 @@ CODES = by_name(
         ),
         benign=(
             "A tail above the high watermark that was not truncated yet, with a lower leader epoch on one side: "
-            "it disappears when the replica follows again. A topic that was deleted and created again between the "
-            "copies, before topics had ids."
+            "it disappears when the replica follows again. The same records with two leader epochs: a producer sent "
+            "them to the new leader again, and the old leader truncates its own and fetches the same. A topic that was "
+            "deleted and created again between the copies, before topics had ids."
         ),
     ),
 )
 
 REPORTED_KINDS = (DifferenceKind.DIVERGED, DifferenceKind.LEADER_EPOCH, DifferenceKind.DAMAGED, DifferenceKind.MISSING)
 UNCOMMITTED_TAIL = "uncommitted tail, truncated when the replica follows again"
+SENT_AGAIN = "sent again to the new leader, truncated and fetched when the replica follows again"
 CHECKPOINT_AGE = "checkpointed up to five seconds before"
 CREATED_AGAIN = "topic deleted and created again between the copies, or while a broker was down: likely"
 LOST_THE_LEAD = "leader changes of controllers that lost the lead before a majority had them: likely"
@@ -84,6 +85,31 @@ class _Branch:
         """Whether nothing but the first batches of controllers differ, which each writes when it is elected."""
         sides = (self.side, *(side for _, side in self.others))
         return self.is_of_quorum and self.overruled and not any(side.records for side in sides)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the overruled replica knows that the beginning of the range was committed."""
+        high_watermark = self.replica.high_watermark
+        return high_watermark is not None and high_watermark > self.difference.first_offset
+
+    @property
+    def checkpointed(self) -> str:
+        """Its high watermark in words."""
+        return "unknown" if self.replica.high_watermark is None else str(self.replica.high_watermark)
+
+    @property
+    def truncates_to(self) -> int | None:
+        """Offset to which the replica truncates when it follows; None if no leader decides, or a quorum does."""
+        if not self.overruled or self.is_of_quorum:
+            return None
+        return truncation_offset(self.replica, self.others[0][0])
+
+    @property
+    def is_fetched_again(self) -> bool:
+        """Whether the replica drops this range when it follows, and receives the same records from its leader."""
+        truncates_to = self.truncates_to
+        is_dropped = truncates_to is not None and truncates_to <= self.difference.first_offset
+        return is_dropped and self.difference.kind is DifferenceKind.LEADER_EPOCH
 
 
 def findings(comparison: Comparison) -> Iterator[Finding]:
@@ -150,10 +176,10 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
         "producer_ids": list(side.producer_ids),
         **time_of((side.timestamps or (NO_TIME,))[0], WRITTEN),
     }
+    if branch.truncates_to is not None:
+        evidence["truncates_to"] = branch.truncates_to
     if branch.overruled:
-        if not branch.is_of_quorum:
-            evidence["truncates_to"] = truncation_offset(replica, branch.others[0][0])
-        evidence["written_again"] = sum(row.again_at is not None for row in _lost(comparison, branch))
+        evidence["written_again"] = _written_again(comparison, branch)
     finding = comparison.finding(
         replica,
         CODES["replica-divergence"],
@@ -169,11 +195,13 @@ def _finding(comparison: Comparison, branch: _Branch) -> Finding:
     return replace(finding, producer_id=side.producer_ids[0]) if len(side.producer_ids) == 1 else finding
 
 
-def _lost(comparison: Comparison, branch: _Branch) -> list[LostRecord]:
-    """Return the listed records that only this replica has."""
+def _written_again(comparison: Comparison, branch: _Branch) -> int:
+    """Return how many records of the overruled replica the other one has too."""
+    if branch.difference.kind is DifferenceKind.LEADER_EPOCH:
+        return branch.side.records
     first, last = branch.difference.first_offset, branch.difference.last_offset
     own = (row for row in comparison.lost if row.branch.loser is branch.replica)
-    return [row for row in own if first <= row.offset <= last]
+    return sum(row.again_at is not None for row in own if first <= row.offset <= last)
 
 
 def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[str, ...]]:
@@ -188,17 +216,29 @@ def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[
         return Severity.CRITICAL, ()
     if branch.is_leader_change:
         return Severity.INFO, (LOST_THE_LEAD,)
-    high_watermark, first = branch.replica.high_watermark, branch.difference.first_offset
-    if high_watermark is not None and high_watermark > first:
-        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: no, its checkpointed high watermark is {high_watermark}",)
+    if branch.difference.kind is DifferenceKind.LEADER_EPOCH:
+        return _severity_of_same_records(branch)
+    if branch.is_committed:
+        return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: no, its checkpointed high watermark is {branch.checkpointed}",)
     low, high = _highest_epoch(branch.side), _highest_epoch(branch.others[0][1])
     unclean = comparison.unclean_election(low, high)
     if unclean is not None:
         return Severity.CRITICAL, (f"{UNCOMMITTED_TAIL}: not ruled out for all of it; {unclean_phrase(unclean)}",)
-    checkpointed = "unknown" if high_watermark is None else str(high_watermark)
     is_known = any(election.leader != NO_LEADER for election in comparison.elections)
     clean = f"the elections since were clean by {METADATA_TOPIC}" if is_known else CHECKPOINT_AGE
-    return Severity.WARNING, (f"{UNCOMMITTED_TAIL}: likely, its high watermark is {checkpointed}, {clean}",)
+    return Severity.WARNING, (f"{UNCOMMITTED_TAIL}: likely, its high watermark is {branch.checkpointed}, {clean}",)
+
+
+def _severity_of_same_records(branch: _Branch) -> tuple[Severity, tuple[str, ...]]:
+    """Return the severity of the same records with two leader epochs: whoever leads, consumers receive the same.
+
+    After an election this ends by itself. Only an unclean one, or a changed byte, explains it for committed records.
+    """
+    known = f"its checkpointed high watermark is {branch.checkpointed}"
+    if branch.is_fetched_again and not branch.is_committed:
+        return Severity.INFO, (f"{SENT_AGAIN}: likely, {known}",)
+    no_truncation = "" if branch.is_fetched_again else ", and it does not truncate so far"
+    return Severity.WARNING, (f"{SENT_AGAIN}: not ruled out, {known}{no_truncation}",)
 
 
 def _message(branch: _Branch) -> str:
@@ -214,7 +254,9 @@ def _message(branch: _Branch) -> str:
         return f"{name} has {batches(side.batches)} at {offsets} whose checksum fails; on {others} it is valid."
     epochs = _epochs(side), _epochs(other_side)
     if kind is DifferenceKind.LEADER_EPOCH:
-        return f"{name} and {others} have the same records at {offsets} with leader epochs {epochs[0]} and {epochs[1]}."
+        same = f"{name} and {others} have the same records at {offsets} with leader epochs {epochs[0]} and {epochs[1]}."
+        follows = f"When {name} follows {branch.others[0][0].name} it truncates to offset {branch.truncates_to}"
+        return f"{same} {follows} and fetches them again." if branch.is_fetched_again else same
     differ = (
         f"{name} and {others} differ at {offsets}: {batches(side.batches)} of leader epoch {epochs[0]} against "
         f"{batches(other_side.batches)} of leader epoch {epochs[1]}."
@@ -227,7 +269,7 @@ def _message(branch: _Branch) -> str:
         return f"{differ} The log of the controller that is elected next decides which of them is kept."
     leader = branch.others[0][0]
     begin, end = side.timestamps or (NO_TIME, NO_TIME)
-    truncated = f"it truncates to offset {truncation_offset(branch.replica, leader)}"
+    truncated = f"it truncates to offset {branch.truncates_to}"
     return (
         f"{differ} When {name} follows {leader.name} {truncated} and drops "
         f"{format_count(side.records, 'record')}, written from {format_time(begin)} to {format_time(end)}."
@@ -257,6 +299,10 @@ def _remedy(branch: _Branch) -> str:
             "start all voters together: they keep what a majority had."
         )
     decided = f"{right.name} is right: its leader epoch is the later one."
+    if kind is DifferenceKind.LEADER_EPOCH and branch.is_fetched_again and not branch.is_committed:
+        return (
+            f"Nothing: {replica.name} fetches the same records from {right.name}, whose leader epoch is the later one."
+        )
     if kind is DifferenceKind.LEADER_EPOCH:
         return f"{decided} Let {replica.name} follow, or rebuild it; the records are the same."
     return (

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+import kforensics
 from kforensics.forensics.audit.copies import compare_copies, replica_findings
 from kforensics.forensics.checks.replicas.divergence import findings
 from kforensics.forensics.core.findings import Exactness, Severity
 from kforensics.forensics.metadata.cluster_metadata import Election, elections_in
 from kforensics.parsers.columns import batch_reader
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments, drop, file_of, patch
 from tests.forensics.partition_states import partitions_under
 from tests.forensics.replicas.replicas import GROUPS, REPLICATION, RULES, brief, compare, compared_group, forged
@@ -94,8 +96,36 @@ def test_the_same_bytes_under_another_leader_epoch_are_found(tmp_path: Path) -> 
         (COMMON, {"leader_epochs": {0: 2, 5: 4}}),
     )
     (finding,) = findings(compare(tmp_path))
+    assert brief([finding]) == [(CODE, Severity.INFO, 5, 5)]
+    assert finding.message == (
+        "broker 1 and broker 2 have the same records at offset 5 with leader epochs 3 and 4. When broker 1 follows "
+        "broker 2 it truncates to offset 5 and fetches them again."
+    )
+    assert (finding.remedy or "").startswith("Nothing: ")
+    assert finding.evidence["records"] == finding.evidence["written_again"] == 1
+
+
+@pytest.mark.parametrize("later_epoch", [{5: 4}, {}], ids=["committed", "changed-byte"])
+def test_committed_records_under_another_leader_epoch_are_a_warning(
+    tmp_path: Path, later_epoch: dict[int, int]
+) -> None:
+    forged(
+        tmp_path,
+        (COMMON, {"leader_epochs": {0: 2, 5: 3}, "high_watermark": 6}),
+        (COMMON, {"leader_epochs": {0: 2, 5: 3} | later_epoch}),
+    )
+    patch(file_of(tmp_path / "broker-2" / "t-0"), 5, fix_crc=False, partition_leader_epoch=4)
+    (finding,) = findings(compare(tmp_path))
     assert brief([finding]) == [(CODE, Severity.WARNING, 5, 5)]
-    assert "the same records at offset 5 with leader epochs 3 and 4" in finding.message
+    assert "Let broker 1 follow, or rebuild it; the records are the same." in (finding.remedy or "")
+
+
+def test_an_incident_of_the_same_records_loses_none(tmp_path: Path) -> None:
+    options = {"leader_epochs": {0: 2, 5: 3}}
+    forged(tmp_path, (COMMON, {**options, "high_watermark": 6}), (COMMON, {"leader_epochs": {0: 2, 5: 4}}))
+    (incident,) = kforensics.audit(tmp_path, as_of=NOW).incidents.to_pylist()
+    assert (incident["kind"], incident["lost_records"]) == (CODE, None)
+    assert "lost or at risk" not in incident["impact"]
 
 
 def test_a_batch_that_one_replica_has_lost_in_the_middle_is_found(tmp_path: Path) -> None:
