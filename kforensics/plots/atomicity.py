@@ -238,7 +238,8 @@ def _cost_lines(rows: list[Row]) -> Iterator[str]:
     """Yield the fitted formula of each cluster."""
     for row in rows:
         if row["grouped_by"] == "all" and row["marker_ms"] is not None:
+            init = "" if row["init_ms"] is None else f"{row['init_ms']:.1f} (init) + "
             yield (
-                f"time = {row['init_ms'] or 0:.1f} (init) + {row['commit_ms']:.1f} (commit) + "
+                f"time = {init}{row['commit_ms']:.1f} (commit) + "
                 f"partitions x {row['marker_ms']:.2f} (marker) ms; residual {row['residual_ms']:.2f} ms"
             )

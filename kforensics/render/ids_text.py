@@ -233,6 +233,8 @@ SIZE_COLUMNS = (
 )
 # How many times as many records the transactions would have that the text compares with.
 LARGER = 10
+# A line needs two points.
+MIN_POINTS = 2
 
 
 def cost_lines(rows: Rows, screen: Screen) -> Iterator[str]:
@@ -253,7 +255,7 @@ def cost_lines(rows: Rows, screen: Screen) -> Iterator[str]:
     by_partitions = [row for row in every if row["grouped_by"] == "partitions"]
     yield "  median times in ms by number of partitions"
     yield from table.lines(map(_cost_cells, by_partitions))
-    yield from _fit_lines(whole)
+    yield from _fit_lines(whole, len(by_partitions))
     sizes = FittedTable(SIZE_COLUMNS, screen)
     yield "  throughput by size"
     yield from sizes.lines(map(_size_cells, (row for row in every if row["grouped_by"] == "records")))
@@ -296,10 +298,20 @@ def _size_cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _fit_lines(whole: dict[str, Any]) -> Iterator[str]:
+def _fit_lines(whole: dict[str, Any], partition_counts: int) -> Iterator[str]:
     init = whole["init_ms"]
+    if init is None and whole["records"]:
+        yield Line(
+            "  begin is not known: the first records have times of clients, which do not fit the transactions", hang=4
+        )
     if whole["marker_ms"] is None:
-        yield Line("  no line can be fitted: all transactions have the same number of partitions", hang=4)
+        same = "all transactions have the same number of partitions"
+        why = (
+            same
+            if partition_counts < MIN_POINTS
+            else "the number of partitions is not what decides how long an end takes"
+        )
+        yield Line(f"  no line can be fitted: {why}", hang=4)
         return
     terms = [] if init is None else [f"{init:.1f} (init)"]
     terms += [f"{whole['commit_ms']:.1f} (commit)", f"partitions x {whole['marker_ms']:.2f} (marker)"]
@@ -314,10 +326,11 @@ def _overhead_lines(whole: dict[str, Any]) -> Iterator[str]:
     count = format_count(markers, "marker")
     yield Line(f"  {count}: {of_offsets} of the offsets, {format_size(size)} or {of_bytes} of the bytes", hang=4)
     saved = 1 - 1 / LARGER
+    steps = "end" if whole["init_ms"] is None else "begin and end"
     spent = ((whole["init_ms"] or 0) + (whole["end_p50_ms"] or 0)) * whole["transactions"]
     yield Line(
         f"  with {LARGER} times the records in each: {format_count(round(markers * saved), 'marker')} and "
         f"{format_size(round(size * saved))} less, and about {format_duration(round(spent * saved))} of "
-        f"{format_duration(round(spent))} less in which transactions begin and end",
+        f"{format_duration(round(spent))} less in which transactions {steps}",
         hang=4,
     )

@@ -70,8 +70,16 @@ def test_steps_are_those_of_the_transactions(sample: str) -> None:
     assert sum(row["transactions"] for row in rows if row["grouped_by"] == "partitions") == len(ended)
 
 
-def _forged(folder: Path, *partitions: int) -> Path:
-    """Forge a transaction with so many partitions each: begin 2, prepare 3, markers 4 apart, complete 5."""
+def _forged(folder: Path, *partitions: int, first_record: int = 2, apart: int = 4, broken: int | None = None) -> Path:
+    """Forge a transaction with so many partitions each: begin 2, prepare 3, markers 4 apart, complete 5.
+
+    Args:
+        folder: where to.
+        partitions: number of partitions of each transaction.
+        first_record: time of the first record after the start.
+        apart: time between two markers.
+        broken: the only transaction whose first record has that time; those of the others are 2 after the start.
+    """
     records, logs = [], dict[int, list[str]]()
     for index, count in enumerate(partitions):
         start, listed = 1000 * index, ",".join(f"p-{number}" for number in range(count))
@@ -79,13 +87,14 @@ def _forged(folder: Path, *partitions: int) -> Path:
         records += [
             f"a Ongoing 1 0 tv 1 {{{listed}}} start {start} t {start}",
             f"a PrepareCommit 1 0 tv 1 {{{listed}}} start {start} t {end}",
-            f"a CompleteCommit 1 0 tv 1 {{}} start {start} t {end + 3 + 4 * (count - 1) + 5}",
+            f"a CompleteCommit 1 0 tv 1 {{}} start {start} t {end + 3 + apart * (count - 1) + 5}",
         ]
         for number in range(count):
             log = logs.setdefault(number, [])
             offset = 3 * len(log) // 2
-            first = f"D 1 0 {len(log)}-{len(log) + 1} @{offset}-{offset + 1} T {at(start + 2 + number)}"
-            log += [first, f"M 1 0 C 0 @{offset + 2} {at(end + 3 + 4 * number)}"]
+            sent = start + number + (first_record if broken in (None, index) else 2)
+            first = f"D 1 0 {len(log)}-{len(log) + 1} @{offset}-{offset + 1} T {at(sent)}"
+            log += [first, f"M 1 0 C 0 @{offset + 2} {at(end + 3 + apart * number)}"]
     forge_coordinator(folder, "; ".join(records))
     for number, log in logs.items():
         forge(folder, "; ".join(log), topic="p", partition=number)
@@ -133,6 +142,45 @@ def test_percentiles_are_times_that_a_transaction_took(tmp_path: Path) -> None:
         "complete": [5, 5, 5],
         "end": [24, 40, 44],
     }
+
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize("first_record", [-3 * DAY, DAY], ids=["read-by-streams", "future"])
+def test_times_of_what_a_client_had_read_are_not_those_of_the_beginning(tmp_path: Path, first_record: int) -> None:
+    """Kafka Streams and MirrorMaker write records with the timestamps of what they read."""
+    folder = _forged(tmp_path / "o", 1, 3, 3, 1, first_record=first_record)
+    for row in _costs(folder):
+        assert (row["begin_p50_ms"], row["init_ms"]) == (None, None)
+        assert row["end_p50_ms"] > 0
+    text = run("transactions", "--cost", folder).text
+    assert "a transaction takes 4 ms plus 4 ms for each partition to end" in text
+    assert "begin is not known" in text
+    assert "about 29 ms of 32 ms less in which transactions end\n" in text
+
+
+def test_one_impossible_time_shows_that_the_others_of_its_id_are_of_the_client_too(tmp_path: Path) -> None:
+    folder = _forged(tmp_path / "o", 1, 3, 3, 1, first_record=-3 * DAY, broken=2)
+    assert _whole(_costs(folder))["begin_p99_ms"] is None
+
+
+def test_records_that_waited_in_the_producer_show_how_long_a_transaction_takes_to_begin(tmp_path: Path) -> None:
+    """The first record is older than the start, and younger than the decision about the transaction before."""
+    whole = _whole(_costs(_forged(tmp_path / "o", 1, 1, 1, first_record=-700)))
+    assert (whole["begin_p50_ms"], whole["init_ms"]) == (700, 700)
+
+
+def test_a_line_that_falls_is_none(tmp_path: Path) -> None:
+    """Nothing ends sooner with more partitions; something else made the difference."""
+    folder = _forged(tmp_path / "o", 1, 3, 3, 1, apart=-1)
+    rows = _costs(folder)
+    whole = _whole(rows)
+    assert (whole["commit_ms"], whole["marker_ms"], whole["residual_ms"]) == (None, None, None)
+    assert {row["fitted_end_ms"] for row in rows} == {None}
+    text = run("transactions", "--cost", folder).text
+    assert "a transaction takes 2 ms to begin and 6 ms to end" in text
+    assert "no line can be fitted: the number of partitions is not what decides" in text
 
 
 def test_one_number_of_partitions_fits_no_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The steps of a transaction, all in ms:
 
 - begin: between its first record and the time at which its coordinator started it. With ``LogAppendTime`` the record is
   later, by the time that the coordinator needed; with ``CreateTime`` it is older, by the time that it had to wait.
+  Unknown for ids whose records have the times of something else, such as of what Kafka Streams read.
 - prepare: from the Prepare record to the first marker.
 - markers: from the first to the last marker.
 - complete: from the last marker to the Complete record.
@@ -31,6 +32,8 @@ __all__ = ["STEPS", "CostFit", "MarkedData", "Quantiles", "cost_rows", "fit_cost
 
 STEPS = ("begin", "prepare", "markers", "complete", "end")
 PERCENTILES = (50, 90, 99)
+# Of a computed coefficient; timestamps are whole milliseconds.
+ROUNDING_MS = 0.001
 SIZE_FIELDS = ("marker_offset", "records", "bytes")
 # Percentiles of a step in ms; None without any transaction that has both of its times.
 Quantiles: TypeAlias = "list[int | None]"
@@ -67,7 +70,7 @@ class MarkedData:
 
 @dataclass(frozen=True, slots=True)
 class CostFit:
-    """The line ``end = commit + partitions * marker`` that fits best, in ms.
+    """The line ``end = commit + partitions * marker`` that fits best, in ms; neither takes less than no time.
 
     Attributes:
         commit_ms: what the end of any transaction takes.
@@ -85,7 +88,10 @@ class CostFit:
 
 
 def fit_costs(partitions: IntArray, end: IntArray) -> CostFit | None:
-    """Return the line through the typical times of each number of partitions, None if there are not two numbers.
+    """Return the line through the typical times of each number of partitions.
+
+    None if there are not two numbers of partitions, or if the line would have a negative coefficient: then other things
+    than the number of partitions decide how long an end takes.
 
     The typical time is the mean of the middle half, which outliers do not move and which is finer than the
     milliseconds of the timestamps. Each number of partitions weighs as much as it has transactions.
@@ -101,6 +107,9 @@ def fit_costs(partitions: IntArray, end: IntArray) -> CostFit | None:
     weights = np.sqrt(times)
     design = np.stack([weights, weights * counts], axis=1)
     (commit, marker), *_ = np.linalg.lstsq(design, weights * typical, rcond=None)
+    if min(commit, marker) < -ROUNDING_MS:
+        return None
+    commit, marker = max(commit, 0), max(marker, 0)
     residual = np.sqrt(np.average((commit + marker * counts - typical) ** 2, weights=times))
     return CostFit(float(commit), float(marker), float(residual))
 
@@ -154,10 +163,11 @@ class Costs:
         chosen = np.flatnonzero(selected & is_known & ~transactions["is_superseded"] & (partitions > 0))
         rows = transactions[chosen]
         first, last = (totals[name][chosen] for name in ("first_marker", "last_marker"))
+        first_record = np.where(_times_of_others(cluster, totals), NO_TIME, totals["first_record"])
         return cls(
             partitions=partitions[chosen],
             steps={
-                "begin": _distance(rows["start"], totals["first_record"][chosen]),
+                "begin": _distance(rows["start"], first_record[chosen]),
                 "prepare": _between(rows["decided"], first),
                 "markers": _between(first, last),
                 "complete": _between(last, rows["completed"]),
@@ -205,6 +215,8 @@ def _totals(cluster: Cluster, sizes: Mapping[Place, MarkedData]) -> dict[str, An
     np.minimum.at(first_marker, owner, markers["marker_timestamp"])
     np.maximum.at(last_marker, owner, markers["marker_timestamp"])
     known = markers["first_timestamp"] >= 0
+    is_append_time = {number: here.has_append_times for number, here in join.by_partition.items()}
+    by_client = known & ~np.array([is_append_time[number] for number in markers["partition"].tolist()], bool)
     np.minimum.at(first_record, owner[known], markers["first_timestamp"][known])
     return {
         **{name: np.bincount(owner, values, minlength=count) for name, values in per_marker.items()},
@@ -212,7 +224,43 @@ def _totals(cluster: Cluster, sizes: Mapping[Place, MarkedData]) -> dict[str, An
         "first_marker": np.where(first_marker == NEVER, NO_TIME, first_marker),
         "first_record": np.where(first_record == NEVER, NO_TIME, first_record),
         "last_marker": last_marker,
+        "has_client_times": np.bincount(owner[by_client], minlength=count) > 0,
     }
+
+
+def _times_of_others(cluster: Cluster, totals: Mapping[str, Any]) -> BoolArray:
+    """Return which transactions are of ids whose clients write records with the times of something else.
+
+    A producer sends after the response that ended its previous transaction, or that initialized it, and before the end.
+    A record outside of that has the time of what the client had read, or the client's clock is wrong. So do the other
+    records of the id, even if theirs are possible. Without an earlier response, no time before the start is known to be
+    that of a record. Rule: ``TransactionManager.beginTransaction`` and ``EndTxnResponse``.
+    """
+    transactions, ids = cluster.coordinators.transactions, cluster.coordinators.ids
+    first_record, skew = totals["first_record"], cluster.rules.clock_skew_ms
+    is_timed = totals["has_client_times"] & (first_record != NO_TIME) & (transactions["start"] != NO_TIME)
+    sent_after = _previous_responses(cluster)
+    is_known = sent_after != NO_TIME
+    is_early = is_timed & is_known & (first_record < np.where(is_known, sent_after, skew) - skew)
+    is_late = is_timed & (transactions["decided"] != NO_TIME) & (first_record - skew > transactions["decided"])
+    has_others = np.zeros(len(ids), bool)
+    has_others[transactions["id"][is_early | is_late]] = True
+    is_unknown = is_timed & ~is_known & (first_record < transactions["start"])
+    of_others: BoolArray = has_others[transactions["id"]] | is_unknown
+    return of_others
+
+
+def _previous_responses(cluster: Cluster) -> IntArray:
+    """Return when the coordinator last answered the client of each transaction before it began, NO_TIME if unknown."""
+    transactions, ids = cluster.coordinators.transactions, cluster.coordinators.ids
+    initialized = np.where(ids["history_complete"], ids["first_time"], NO_TIME)[transactions["id"]]
+    order = np.lexsort((transactions["start"], transactions["id"]))
+    of_id, decided = transactions["id"][order], transactions["decided"][order]
+    follows = np.append(False, of_id[1:] == of_id[:-1])[: len(order)]
+    previous = np.full(len(order), NO_TIME, "i8")
+    previous[order] = np.where(follows, np.roll(decided, 1), NO_TIME)
+    responses: IntArray = np.maximum(previous, initialized)
+    return responses
 
 
 def _between(first: IntArray, last: IntArray) -> IntArray:
