@@ -65,6 +65,18 @@ class Context:
         numbers = coordinators.id_of(np.array(ids, "i8")).tolist()
         return {one: coordinators.name(number) for one, number in zip(ids, numbers, strict=True) if number >= 0}
 
+    def two_phase_producers(self, state: PartitionState, producer_ids: Iterable[int]) -> frozenset[int]:
+        """Return which producers of a partition have an ongoing transaction of a two-phase commit."""
+        import numpy as np
+
+        from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, State
+
+        coordinators, ids = self._known_of(state.partition).coordinators, np.array(list(producer_ids), "i8")
+        numbers = coordinators.id_of(ids)
+        last = coordinators.ids[numbers]
+        has_no_timeout = (last["timeout_ms"] == NO_TIMEOUT) & (last["status"] == State.ONGOING) & (numbers >= 0)
+        return frozenset(ids[has_no_timeout & (last["producer_id"] == ids)].tolist())
+
     def producer_names(self, state: PartitionState) -> dict[int, str]:
         """Return the transactional ids of all producers of a partition that are known."""
         return self.transactional_ids(state, state.producers["producer_id"].tolist())

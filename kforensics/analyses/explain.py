@@ -280,7 +280,9 @@ def _explain_offsets(
             if subject.offset is not None:
                 story = explainer.story(subject.offset)
                 names = context.transactional_ids(state, story.producer_ids)
-                yield replace(story, names=names, begins=context.later_begins(state) if names else {})
+                begins = context.later_begins(state) if names else {}
+                two_phase = context.two_phase_producers(state, names)
+                yield replace(story, names=names, begins=begins, two_phase_producers=two_phase)
             elif subject.offsets is not None:
                 yield from _runs(reader, state, explainer, subject.offsets)
         except InputError as error:

@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, NONE, format_timeout
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.formatting import (
@@ -48,7 +49,13 @@ NO_BEGINS: Mapping[int, int] = MappingProxyType({})
 
 def offset_lines(story: OffsetStory) -> Iterator[str]:
     """Yield the status of an offset, which consumers receive it and why, and the evidence."""
-    shown = partial(_transaction, paths=story.paths, names=story.names, begins=story.begins)
+    shown = partial(
+        _transaction,
+        paths=story.paths,
+        names=story.names,
+        begins=story.begins,
+        two_phase_producers=story.two_phase_producers,
+    )
     exactness = "" if story.exactness is Exactness.EXACT else f" ({story.exactness})"
     yield f"{partition_label(story.place, story.folder)}, offset {story.offset}: {story.status}{exactness}"
     yield f"  {_delivery(story)}: {printable(story.why)}"
@@ -183,6 +190,7 @@ def _transaction(
     paths: Sequence[str],
     names: Mapping[int, str] = NO_NAMES,
     begins: Mapping[int, int] = NO_BEGINS,
+    two_phase_producers: frozenset[int] = frozenset(),
 ) -> str:
     name = names.get(int(transaction["producer_id"]))
     first, last = int(transaction["first_offset"]), int(transaction["last_offset"])
@@ -199,6 +207,8 @@ def _transaction(
     if transaction["outcome"] == TransactionOutcome.OPEN:
         began = begins.get(first)
         by_coordinator = "" if began is None else f"; begun {format_time(began)} by its coordinator"
+        if int(transaction["producer_id"]) in two_phase_producers:
+            by_coordinator += f"; timeout {format_timeout(NO_TIMEOUT)}"
         return f"{facts}, last write {format_time(int(transaction['last_timestamp']))}, open{by_coordinator}"
     return f"{facts}; {_marker(transaction, paths, start)}"
 
@@ -333,6 +343,8 @@ def _transaction_of_id(transaction: TransactionOfId) -> Iterator[str]:
         for event, field in (("started", "start"), ("decided", "decided"), ("completed", "completed"))
         if facts[field] != NO_TIME
     ]
+    if facts["marker_epoch"] == NONE and facts["timeout_ms"] == NO_TIMEOUT:
+        times.append(f"timeout {format_timeout(NO_TIMEOUT)}")
     yield f"  {transaction.state}, producer {facts['producer_id']}, {epoch}, {', '.join(times)}"
     for verdict in dict.fromkeys(part.verdict for part in transaction.partitions):
         parts = [part for part in transaction.partitions if part.verdict == verdict]

@@ -11,6 +11,7 @@ from typing import Any
 
 from kforensics.forensics.coordinators.cluster_rows import IdList
 from kforensics.forensics.coordinators.component_names import COMPONENTS, NEXT_STEPS
+from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, format_timeout
 from kforensics.forensics.coordinators.partition_of import NamePartition
 from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdHistory
 from kforensics.forensics.core.formatting import (
@@ -149,7 +150,7 @@ def _id_cells(row: Sequence[Any]) -> tuple[str, ...]:
         state or ("expired" if is_removed else "unreadable"),
         "" if producer is None else str(producer),
         "" if epoch is None else str(epoch),
-        "" if timeout is None else format_duration(timeout),
+        "" if timeout is None else format_timeout(timeout),
         "" if partition is None else str(partition),
         f"{'' if exact else '>='}{transactions}",
         format_share(aborted / ended) if ended else "",
@@ -182,10 +183,11 @@ def _component_lines(history: TransactionalIdHistory) -> Iterator[Line]:
     yield Line(f"  looks like {component}: {printable(history.naming.part)}", hang=4)
     last = history.events[-1] if history.events else None
     if last is not None and last.kind is IdEventKind.OPEN:
-        timeout = format_duration(last.record.timeout_ms)
+        timeout = last.record.timeout_ms
         step = NEXT_STEPS[history.naming.naming]
         whose = f"producer {last.producer_id}, epoch {last.last_epoch}"
-        late = f"the coordinator aborts it after its timeout of {timeout}, if that is earlier"
+        late = f"the coordinator aborts it after its timeout of {format_duration(timeout)}, if that is earlier"
+        late = "nothing else ends it: it has no timeout (two-phase commit)" if timeout == NO_TIMEOUT else late
         yield Line(f"  next, with the open transaction of {whose}: {step}; {late}", hang=4)
 
 
@@ -199,7 +201,7 @@ def _event_line(event: IdEvent) -> str:
         counts = ((event.committed, "committed"), (event.aborted, "aborted"))
         parts.append(", ".join(f"{count:,} {outcome}" for count, outcome in counts if count))
     elif event.kind in (IdEventKind.INITIALIZED, IdEventKind.OPEN) and event.record.timeout_ms >= 0:
-        parts.append(f"timeout {format_duration(event.record.timeout_ms)}")
+        parts.append(f"timeout {format_timeout(event.record.timeout_ms)}")
     what = event.kind.replace("-", " ")
     if event.kind is IdEventKind.OPEN and event.first_time != NO_TIME:
         what = f"open since {format_time_ms(event.first_time)}"

@@ -105,7 +105,8 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
     """
     own = [example for example in examples if example["code"] in kind.codes] or examples
     if kind.name == "stuck-transaction":
-        what = _stuck(row, next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0]))
+        lead = next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0])
+        what = _stuck(row, lead, is_two_phase=any(example["two_phase_commit"] for example in own))
     else:
         what = _counts(row) if kind.key is by_cluster else _what(row, own[0])
     return {"what": what, "impact": " ".join(_impact(kind, row)) or None, "remedy": _remedy(row, own, examples)}
@@ -126,7 +127,7 @@ def _name(example: Mapping[str, Any]) -> str:
     return f"{example['topic']}-{example['partition']}"
 
 
-def _stuck(row: Mapping[str, Any], lead: Mapping[str, Any]) -> str:
+def _stuck(row: Mapping[str, Any], lead: Mapping[str, Any], *, is_two_phase: bool) -> str:
     """Return which transaction does not end, where and since when."""
     ids = json.loads(row["transactional_ids"] or "[]")
     producers = ", ".join(_producers(row))
@@ -138,6 +139,8 @@ def _stuck(row: Mapping[str, Any], lead: Mapping[str, Any]) -> str:
         state = "hangs: no coordinator will end it"
     elif "txnlog-prepare-stuck" in codes:
         state = "was decided, and lacks markers"
+    elif is_two_phase:
+        state = "is in a two-phase commit: nothing but its transaction manager ends it"
     where = f"{_name(lead)} from offset {lead['first_offset']}"
     if row["partition_count"] > 1:
         where = f"{format_count(row['partition_count'], 'partition')}, first {where}"

@@ -303,6 +303,7 @@ def _example(placed: PlacedEvidence) -> dict[str, Any]:
         "message": finding.message,
         "remedy": remedy_text(place, finding),
         "log_dirs": _log_dirs(placed),
+        "two_phase_commit": finding.evidence.get("two_phase_commit", False),
         "folder": placed.folder,
     }
 

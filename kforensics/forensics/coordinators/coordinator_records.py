@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.files.log_names import TRANSACTION_STATE
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_record
@@ -16,6 +17,7 @@ __all__ = [
     "ALWAYS",
     "NEVER",
     "NONE",
+    "NO_TIMEOUT",
     "NO_VERSION",
     "TRANSACTION_LOG",
     "TRANSACTION_STATE",
@@ -25,6 +27,7 @@ __all__ = [
     "State",
     "StateRecord",
     "TopicPartition",
+    "format_timeout",
     "listed_partitions",
     "state_record",
 ]
@@ -37,9 +40,20 @@ NO_VERSION = 1 << 16
 VERSION_SIZE = 2
 # Times before and after all others.
 ALWAYS, NEVER = NO_TIME, int(np.iinfo("i8").max)
+# The timeout of a producer in a two-phase commit, whose transactions never time out (KIP-939).
+NO_TIMEOUT = 2_147_483_647
 TRANSACTION_LOG = "TransactionLog"
 
 TopicPartition: TypeAlias = tuple[str, int]
+
+
+def format_timeout(timeout_ms: int) -> str:
+    """Return the timeout of a transactional id in words.
+
+    >>> format_timeout(60_000), format_timeout(NO_TIMEOUT)
+    ('1 min', 'none (two-phase commit)')
+    """
+    return "none (two-phase commit)" if timeout_ms == NO_TIMEOUT else format_duration(timeout_ms)
 
 
 class RecordPosition(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NO_TIMEOUT, NONE, State
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import java_hashes
 from kforensics.forensics.coordinators.transactions.history import History
@@ -30,9 +30,6 @@ __all__ = [
     "seen_until",
     "transaction_deadlines",
 ]
-
-# The timeout of a producer in a two-phase commit, whose transactions never time out (KIP-939).
-NO_TIMEOUT = 2_147_483_647
 
 
 def is_awaited(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:

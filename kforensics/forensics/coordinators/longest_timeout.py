@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT
 from kforensics.forensics.coordinators.transactions.state_columns import NO_STATUS, StateCache, state_columns
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS, record_chunks
@@ -17,9 +18,6 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.kernels.policy import kernels_for
 
 __all__ = ["LongestTimeout", "longest_timeout"]
-
-# A producer that takes part in a two-phase commit has no timeout.
-NO_TIMEOUT = (1 << 31) - 1
 
 
 class LongestTimeout(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ __all__ = ["ADDITIONS", "REMEDIES", "CoordinatorRemedies"]
 END_EVERYWHERE = (
     f"end it in all partitions: start a new producer with the same transactional id or, since 4.1, use {TERMINATE}"
 )
+TWO_PHASE = "two-phase commit"
 # Remedies by situation. {until} is a time, {state} the state of the coordinator or the outcome of a marker.
 REMEDIES = {
     "ongoing": (
@@ -60,6 +61,12 @@ REMEDIES = {
         "Do not abort it in this partition alone: its coordinator has it as Ongoing without a timeout, as in a "
         "two-phase commit, and its application has to commit or abort it. Check its state with "
         f"{DESCRIBE}; if the application never will, {END_EVERYWHERE}."
+    ),
+    TWO_PHASE: (
+        "Ask its transaction manager whether it commits or aborts: nothing else ends a transaction of a two-phase "
+        "commit, which has no timeout. Do not abort it in this partition alone. Check its state with "
+        f"{DESCRIBE}; if the manager never will, {END_EVERYWHERE}. That aborts it, also if the manager has decided to "
+        "commit."
     ),
     "overdue": (
         "Its coordinator should have aborted it at {until}: check the leader of {coordinator}, and the state of the "
@@ -158,7 +165,8 @@ class CoordinatorRemedies:
         remedy = REMEDIES[situation.remedy]
         for name, value in situation.values.items():
             remedy = remedy.replace(f"{{{name}}}", value)
-        known = {"transactional_id": situation.transactional_id, "began_ms": situation.began}
+        known: dict[str, Any] = {"transactional_id": situation.transactional_id, "began_ms": situation.began}
+        known["two_phase_commit"] = True if situation.remedy == TWO_PHASE else None
         added = {name: value for name, value in known.items() if value is not None}
         doubts = ("coordinator log", "idle by times of the broker: unknown")
         other_causes = (phrase for phrase in finding.benign if not any(doubt in phrase for doubt in doubts))
@@ -248,7 +256,11 @@ class CoordinatorRemedies:
             was_seen = int(last["last_time"]) < self._copied_at(number) - self.cluster.rules.max_txn_timeout_ms
             worst = Severity.CRITICAL if was_seen else Severity.WARNING
             return _Situation("prepared", phrase, values, name, worst if stuck else Severity.INFO)
-        if last["timeout_ms"] == NO_TIMEOUT or last["start"] == NO_TIME:
+        if last["timeout_ms"] == NO_TIMEOUT and last["start"] != NO_TIME:
+            is_late = self.cluster.rules.as_of_ms - int(last["start"]) > self.cluster.rules.late_ms
+            phrase = f"Ongoing since {format_time(int(last['start']))}, in a two-phase commit, which has no timeout"
+            return _Situation(TWO_PHASE, phrase, {}, name, Severity.WARNING if is_late else Severity.INFO)
+        if last["start"] == NO_TIME:
             return _Situation("no timeout", "Ongoing, without a timeout", values, name, Severity.INFO)
         if is_misplaced(self.cluster, np.array([number]))[0]:
             phrase = f"Ongoing, times out at {until}, but its id belongs to another coordinator"

@@ -166,6 +166,7 @@ class OffsetStory:
         missing: what is known of the partition if its log is missing, None if it is there.
         names: transactional ids by producer id, as far as the coordinators' logs have them.
         begins: when open transactions began by their coordinators, in ms by first offset, if their records are older.
+        two_phase_producers: producer ids with an ongoing transaction of a two-phase commit, which has no timeout.
     """
 
     place: Place
@@ -189,6 +190,7 @@ class OffsetStory:
     missing: MissingLog | None = None
     names: Mapping[int, str] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
+    two_phase_producers: frozenset[int] = frozenset()
 
     @property
     def producer_ids(self) -> set[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import kforensics
 from kforensics.forensics.audit.audit_scope import AuditScope, evaluate_partition
 from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.deferred_verdicts import resolve_deferred
@@ -19,6 +20,7 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.report_html.incident_cards import split_commands
+from tests.command import run
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator, forge_offsets
 from tests.forensics.forge import Segments, forge, keep_times
@@ -77,13 +79,6 @@ def test_a_late_one_has_the_same_remedy(tmp_path: Path) -> None:
     assert commands_in(text) == [DESCRIBE, TERMINATE]
     assert finding.severity is Severity.INFO
     assert not [phrase for phrase in finding.benign if "coordinator log" in phrase]
-
-
-def test_the_application_ends_a_two_phase_commit(tmp_path: Path) -> None:
-    text, finding = stuck(tmp_path, ONGOING.replace("7200000", "2147483647"), as_of_ms=NOW + 1000 * HOUR)
-    assert "its application has to commit or abort it" in text
-    assert commands_in(text) == [DESCRIBE, TERMINATE]
-    assert finding.severity is Severity.INFO
 
 
 @pytest.mark.parametrize(("as_of", "is_overdue"), [(7_265_004, False), (7_265_005, True)])
@@ -194,6 +189,41 @@ def test_the_deleted_head_of_a_young_transaction(tmp_path: Path) -> None:
     )
     assert finding.benign[-1].endswith("unknown, but its timeout may be 15 min")
     assert finding.severity is Severity.WARNING
+
+
+TWO_PHASE = "a Empty 7 0 timeout 2147483647 t 1; a Ongoing 7 0 timeout 2147483647 {t-0} start 4 t 4"
+
+
+def test_nothing_but_its_transaction_manager_ends_a_two_phase_commit(tmp_path: Path) -> None:
+    """It has no timeout, so a manager that has forgotten it blocks consumers for ever."""
+    text, finding = stuck(tmp_path, TWO_PHASE, as_of_ms=NOW + 50 * 24 * HOUR)
+    assert (finding.severity, finding.evidence["two_phase_commit"]) == (Severity.WARNING, True)
+    assert text.startswith("Ask its transaction manager whether it commits or aborts")
+    assert commands_in(text) == [DESCRIBE, TERMINATE]
+    assert "in a two-phase commit, which has no timeout" in finding.benign[-1]
+
+
+def test_a_young_two_phase_commit_with_records_of_old_input_is_in_order(tmp_path: Path) -> None:
+    """Its records have the times of what the client read; by its coordinator it began a minute ago."""
+    start = HOUR - MINUTE
+    coordinator = TWO_PHASE.replace("start 4 t 4", f"start {start} t {start}")
+    text, finding = stuck(tmp_path, coordinator)
+    assert finding.severity is Severity.INFO
+    assert text.startswith("Ask its transaction manager")
+
+
+def test_all_commands_say_that_a_two_phase_commit_has_no_timeout(tmp_path: Path) -> None:
+    forge(tmp_path, OPEN)
+    forge_coordinator(tmp_path, TWO_PHASE)
+    late = ("--as-of", "2024-01-03", tmp_path)
+    incident, *_ = kforensics.audit(tmp_path, as_of="2024-01-03").incidents.to_pylist()
+    assert (incident["kind"], incident["severity"]) == ("stuck-transaction", "warning")
+    assert "is in a two-phase commit: nothing but its transaction manager ends it" in incident["what"]
+    assert "warning  lso-stuck" in run("lso", *late).text
+    assert "none (two-phase commit)" in run("ids", "--wide", *late).text
+    assert "timeout none (two-phase commit)" in run("ids", "--transactional-id", "a", *late).text
+    assert "open; timeout none (two-phase commit)" in run("explain", "--topic", "t", "--offset", "0", *late).text
+    assert "timeout none (two-phase commit)" in run("explain", "--transactional-id", "a", *late).text
 
 
 def test_the_deleted_head_of_a_transaction_that_may_be_in_a_two_phase_commit(tmp_path: Path) -> None:

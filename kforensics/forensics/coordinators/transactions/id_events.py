@@ -21,7 +21,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.component_names import IdName
 from kforensics.forensics.coordinators.connectors import Connector
-from kforensics.forensics.coordinators.coordinator_records import NONE, State
+from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, NONE, State
 from kforensics.forensics.coordinators.transactions.history_replay import StateTransitions
 from kforensics.forensics.coordinators.transactions.transitions import EXHAUSTED, FENCED, TV2, StateStep
 from kforensics.forensics.core.cluster_tables import ID_EVENTS
@@ -338,13 +338,14 @@ def _cause_of_abort(before: _Record, record: _Record) -> tuple[IdEventKind, bool
     if record.start_ms < 0 or record.last_update_ms < 0 or not (is_new or of_coordinator):
         return IdEventKind.TRANSACTIONS, True, None
     lasted = f"aborted {format_duration(elapsed)} after its start"
-    if elapsed > before.timeout_ms:
+    if before.timeout_ms != NO_TIMEOUT and elapsed > before.timeout_ms:
         other = "" if of_coordinator else "its client aborted it or "
         timeout = format_duration(before.timeout_ms)
         by = f"by the coordinator, unless {other}another producer initialized the id after the timeout"
         why = f"{lasted}, its timeout is {timeout}: {by}"
         return IdEventKind.TIMED_OUT, False, why
     if of_coordinator:
-        why = f"{lasted}, before its timeout: the id was initialized again, by a new producer or fenceProducers"
+        not_timed_out = "without a timeout" if before.timeout_ms == NO_TIMEOUT else "before its timeout"
+        why = f"{lasted}, {not_timed_out}: the id was initialized again, by a new producer or fenceProducers"
         return IdEventKind.FENCED, True, why
     return IdEventKind.TRANSACTIONS, True, NOT_SHOWN if is_new else None
