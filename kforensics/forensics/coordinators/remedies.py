@@ -189,7 +189,7 @@ class CoordinatorRemedies:
         ended = markers[(markers["partition"] == partition) & (markers["first_offset"] == finding.first_offset)]
         if len(ended):
             values = {"state": _outcome(ended[0]), "offset": str(int(ended[0]["marker_offset"]))}
-            return _Situation("ended", "another replica has its marker", values, limit=Severity.WARNING)
+            return _Situation("ended", "another replica has its marker", values, self._name(finding), Severity.WARNING)
         replica = self.cluster.marker_join.by_partition[partition]
         transactions = replica.open_transactions
         transactions = transactions[transactions["first_offset"] == finding.first_offset]
@@ -198,7 +198,14 @@ class CoordinatorRemedies:
         if finding.first_offset is None or not replica.has_passed(np.array([finding.first_offset]))[0]:
             return None
         values = {"offset": str(replica.last_stable_offset)}
-        return _Situation("passed", "it is not open in another replica", values, limit=Severity.WARNING)
+        return _Situation("passed", "it is not open in another replica", values, self._name(finding), Severity.WARNING)
+
+    def _name(self, finding: Finding) -> str | None:
+        """Return the transactional id of the producer of a finding, None if no available coordinator has it."""
+        if finding.producer_id is None:
+            return None
+        number = int(self.cluster.coordinators.id_of(np.array([finding.producer_id], "i8"))[0])
+        return None if number == NONE else self.cluster.coordinators.name(number)
 
     def _situation_of(self, partition: int, transaction: OpenTransactionArray) -> _Situation | None:
         """Return the situation of one open transaction."""

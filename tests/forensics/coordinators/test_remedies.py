@@ -264,6 +264,7 @@ def test_a_lagging_replica_is_to_catch_up(log: Segments, begins: str, tmp_path: 
     text = str(lagging["lso-stuck"].remedy)
     assert text.startswith(begins)
     assert (commands_in(text), lagging["lso-stuck"].severity) == ([], Severity.WARNING)
+    assert {lagging[code].evidence["transactional_id"] for code in ("lso-stuck", "txn-late")} == {"a"}
 
 
 def test_the_transactional_id_does_not_change_the_remedy(tmp_path: Path) -> None:
