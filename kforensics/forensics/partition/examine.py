@@ -11,7 +11,7 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
-from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
+from kforensics.forensics.partition.log_chunk import NOTHING_PASSED, ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
 from kforensics.forensics.partition.partition_files import CLEANER, LOG_START, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -72,7 +72,7 @@ class PartitionStateBuilder:
         self._boundary: Boundary | None = None
         self._before: list[ReplayRows] = []
         self._closed = sort_by_marker()
-        self._passed: set[int] = set()
+        self._passed = NOTHING_PASSED
         self._producers_at: dict[int, ProducerStates] = {}
         self._has_epochs = self._went_back = self._is_inexact = False
 
@@ -81,9 +81,9 @@ class PartitionStateBuilder:
         for log_chunk in chunks:
             if self._boundary is None and log_chunk.log.batches:
                 self._boundary = boundary_of(self._task.partition, int(log_chunk.log.first.base_offset[0]))
-            for offset in log_chunk.cuts:
-                if offset not in self._passed and self._boundary is not None:
-                    self._passed.add(offset)
+            for offset in log_chunk.cuts_after(self._passed):
+                if self._boundary is not None:
+                    self._passed = offset
                     self._at_snapshot(offset, self._boundary)
             self._went_back |= goes_back(log_chunk.log, has_epochs=self._has_epochs)
             self._has_epochs |= len(log_chunk.log.epochs) > 0

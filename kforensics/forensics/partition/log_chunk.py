@@ -6,8 +6,10 @@ workers share a segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -29,10 +31,12 @@ from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 from kforensics.parsers.log.batches import DamageContext
 
-__all__ = ["ChunkJoiner", "ChunkMerger", "LogChunk", "ReadTask", "log_chunks"]
+__all__ = ["NOTHING_PASSED", "ChunkJoiner", "ChunkMerger", "LogChunk", "ReadTask", "log_chunks"]
+
+NOTHING_PASSED = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
 class ReadTask:
     """How to read and summarize a partition.
 
@@ -56,7 +60,7 @@ class ReadTask:
     cuts: tuple[int, ...] | None = None
     source: ChunkSource | None = None
 
-    @property
+    @cached_property
     def rules_here(self) -> Rules:
         """The rules, with the time of the partition's copy."""
         copied = self.partition.copied_ms
@@ -64,10 +68,10 @@ class ReadTask:
             copied = max(copied, self.rules.as_of_ms)
         return replace(self.rules, copied_ms=copied)
 
-    @property
-    def offsets(self) -> list[int]:
-        """Offsets at which the log is cut: the given ones, else those of the snapshots."""
-        return sorted(self.partition.snapshots if self.cuts is None else self.cuts)
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Offsets at which the log is cut, in order: the given ones, else those of the snapshots."""
+        return tuple(sorted(self.partition.snapshots if self.cuts is None else self.cuts))
 
     @property
     def checks_sequences(self) -> bool:
@@ -94,6 +98,14 @@ class LogChunk(Portable):
     rows: ReplayRows
     evidence: IndexEvidence = NO_EVIDENCE
 
+    def cuts_after(self, passed: int) -> tuple[int, ...]:
+        """Return the cuts after the last one of the chunks before it; the first chunk of a split names those too.
+
+        Args:
+            passed: the last cut that was passed, NOTHING_PASSED before the first one.
+        """
+        return self.cuts[bisect_right(self.cuts, passed) :]
+
 
 class ChunkSource(Protocol):
     """Provides the chunks of splits, some of them without reading them."""
@@ -116,7 +128,6 @@ def log_chunks(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
 def _chunks_read(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
     damage: list[Damage] = []
     watch = IndexWatch(task.partition) if task.watches_indexes else None
-    cuts = task.offsets
     file = task.partition.segments[split.segment]
     with open_found(file) as source:
         context = DamageContext(source)
@@ -129,9 +140,8 @@ def _chunks_read(task: ReadTask, split: SegmentSplit) -> Iterator[LogChunk]:
         chunks = batch_chunks(
             source, split.segment, report, task.kernels, start=split.start, stop=split.stop, workers=task.workers
         )
-        for chunk in chunks:
-            for passed, piece in _pieces(chunk, cuts):
-                yield _chunk(task, passed, piece, _taken(damage, split.segment), watch)
+        for passed, piece in _pieces(chunks, task.offsets):
+            yield _chunk(task, passed, piece, _taken(damage, split.segment), watch)
     if damage:
         yield _chunk(task, (), None, _taken(damage, split.segment), None)
 
@@ -142,23 +152,19 @@ def _taken(damage: list[Damage], segment: int) -> tuple[tuple[int, Damage], ...]
     return numbered
 
 
-def _pieces(chunk: BatchColumns, cuts: list[int]) -> Iterator[tuple[tuple[int, ...], BatchColumns]]:
-    """Yield the parts of a chunk between cuts, each with the cuts that were passed before it.
+def _pieces(chunks: Iterable[BatchColumns], cuts: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], BatchColumns]]:
+    """Yield the parts of chunks between cuts, each with the cuts that were passed before it and after the last part.
 
     A snapshot contains the state after all batches that end below its offset.
     """
-    start: int = 0
-    passed: tuple[int, ...] = ()
-    while cuts:
-        after = np.flatnonzero(chunk.base_offset[start:] >= cuts[0])
-        if not len(after):
-            break
-        row = start + int(after[0])
-        if row > start:
-            yield passed, chunk[start:row]
-            start, passed = row, ()
-        passed = (*passed, cuts.pop(0))
-    yield passed, chunk[start:]
+    named = 0
+    for chunk in chunks:
+        reached, start = np.maximum.accumulate(chunk.base_offset), 0
+        while start < len(chunk):
+            passed = max(named, bisect_right(cuts, int(reached[start])))
+            stop = len(chunk) if passed == len(cuts) else int(reached.searchsorted(cuts[passed]))
+            yield cuts[named:passed], chunk[start:stop]
+            start, named = stop, passed
 
 
 def _chunk(
@@ -229,14 +235,12 @@ class ChunkJoiner:
         self._task = task
         self._done: list[LogChunk] = []
         self._merger, self._cuts = ChunkMerger(task), tuple[int, ...]()
-        self._passed: set[int] = set()
+        self._passed = NOTHING_PASSED
 
     def add(self, log_chunk: LogChunk) -> None:
         """Add the next chunk of the log."""
-        # The first chunk of a split also names cuts that earlier splits have passed.
-        new_cuts = tuple(cut for cut in log_chunk.cuts if cut not in self._passed)
-        if new_cuts:
-            self._passed.update(new_cuts)
+        if new_cuts := log_chunk.cuts_after(self._passed):
+            self._passed = new_cuts[-1]
             self._done.append(self._merger.merged_chunk(self._cuts))
             self._merger, self._cuts = ChunkMerger(self._task), new_cuts
         self._merger.add(log_chunk)

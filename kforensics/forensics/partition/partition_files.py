@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import attrgetter
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
@@ -84,7 +85,7 @@ class LogDir:
         return max(self.written.values(), default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
 class Partition:
     """The live files of a partition.
 
@@ -165,7 +166,7 @@ class Partition:
         checkpoints = (self.checkpoint(name) or 0 for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START, CLEANER))
         return max(0, *checkpoints, *self.snapshots, *self.indexes, *self.time_indexes, *self.transaction_indexes)
 
-    @property
+    @cached_property  # every chunk of the log asks for it
     def newest_mtime_ms(self) -> int | None:
         """Modification time of the newest of its segments, transaction indexes and snapshots.
 

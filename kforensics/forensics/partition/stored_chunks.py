@@ -7,6 +7,7 @@ differs, and all after it, are read.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,7 +148,7 @@ class ChunkKeeper:
         self._save(min(covered, end) - split.start - sampled)
         for row in self._previous(task, split.segment, count if split.start == 0 else 0):
             self._keep(row)
-            cuts = tuple(cut for cut in task.offsets if cut <= row.first_offset)
+            cuts = task.offsets[: bisect_right(task.offsets, row.first_offset)]
             yield chunk_from(row.summary, cuts, task.partition, split.segment)
         if covered < end or not covered:
             yield from self._read(task, replace(split, start=covered), read)
@@ -225,7 +226,7 @@ def _is_valid(row: StoredChunk, task: ReadTask, unseen: SegmentEvidence) -> bool
         and row.limits == _limits(rules)
         # Observations about the future compare timestamps with the time of the evaluation.
         and (times == (row.as_of_ms, row.copied_ms) or row.newest_timestamp <= newest)
-        and not any(row.first_offset < cut <= row.highest_offset for cut in task.offsets)
+        and bisect_right(task.offsets, row.first_offset) == bisect_right(task.offsets, row.highest_offset)
         and len(unseen.offsets) >= row.offset_entries
         and len(unseen.times) >= row.time_entries
         and unseen.has_newer_entries_only(row.offset_entries, row.time_entries, row.stop, row.highest_offset)

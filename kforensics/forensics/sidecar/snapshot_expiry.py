@@ -142,8 +142,9 @@ def _expired(snapshots: list[_Snapshot], log_start: int) -> Iterator[Expired]:
         missing = before[is_known & ~_are_in(before, after, ("producer_id",))]
         if len(missing):
             missing = missing[~_have_older(missing, before[is_known & _are_in(before, after)])]
-        for later in snapshots[number + 2 :]:
-            missing = missing[~_are_in(missing, later.producers())] if len(missing) else missing
+        later = number + 2
+        while len(missing) and later < len(snapshots):
+            missing, later = missing[~_are_in(missing, snapshots[later].producers())], later + 1
         if len(missing):
             last, snapshot = missing[missing["last_timestamp"].argmax()], snapshots[number + 1]
             idle_ms = snapshot.taken_ms - int(last["last_timestamp"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from kforensics.forensics.sidecar.aborted_entries import index_records
 from kforensics.parsers.files.discover import FoundFile, discover
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.kernels.policy import no_kernels
 from kforensics.parsers.log.batches import walk
 from lab.places import SAMPLES
 from tests.forensics.forge import forge
@@ -276,3 +279,26 @@ def test_rows_of_a_table_are_available_as_values_and_as_columns(tmp_path: Path) 
     columns = [row for part in stream.record_batches() for row in part.to_pylist()]
     assert [tuple(row.values()) for row in columns] == list(stream) == [*closed, *opened]
     assert [row["marker_offset"] for row in columns] == [5, None] == [row for (row,) in stream.only("marker_offset")]
+
+
+def test_the_work_for_each_segment_does_not_grow_with_the_number_of_segments(tmp_path: Path) -> None:
+    """Events of the profiler are counted: calls, and turns of generators. Each segment has a snapshot."""
+    few, many = (_events_per_segment(tmp_path / f"made-{count}", count) for count in (60, 240))
+    assert many < few * 1.05
+
+
+def _events_per_segment(folder: Path, count: int) -> float:
+    events = 0
+
+    def profile(_frame: FrameType, _event: str, _value: object) -> None:
+        nonlocal events
+        events += 1
+
+    text = {offset: f"D 1 0 {offset}-{offset} @{offset}-{offset} N" for offset in range(count)}
+    partition, before = partition_in(forge(folder, text)), sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        examine(partition, RULES, COLLECTORS, no_kernels, watches_indexes=True)
+    finally:
+        sys.setprofile(before)
+    return events / count

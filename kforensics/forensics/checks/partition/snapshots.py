@@ -364,11 +364,11 @@ class _ComparedSnapshot:
 
 def _is_lossy(state: PartitionState, offset: int) -> bool:
     """Return whether batches before an offset may be missing that were not cleaned."""
-    last = len(state.partition.segments) - 1
-    bases = [segment.base_offset or 0 for segment in state.partition.segments]
+    segments = state.partition.segments
     is_damaged = any(
-        bases[segment] < offset and (segment < last or row.next_good_position is not None)
-        for segment, row in state.log.damage
+        (segments[number].base_offset or 0) < offset
+        and (number < len(segments) - 1 or row.next_good_position is not None)
+        for number, row in state.log.damage
     )
     return is_damaged or (state.log.offset_gaps > 0 and not cleaned_below(state))
 
