@@ -180,7 +180,7 @@ class _KeyReader:
                 sizes.add(columns, batch)
                 self._add_keys(columns, batches, batch, is_hidden[batch], split.segment)
         self.counts += KeyCounts(unread=int((sizes.read_records < batches.count).sum()))
-        self.totals.add(sizes.finish(), markers_before[sizes.read_records > 0])
+        sizes.add_to(self.totals, markers_before)
 
     def _add_keys(
         self, columns: KeyColumns, batches: BatchColumns, batch: IntArray, is_hidden: BoolArray, segment: int
@@ -214,13 +214,13 @@ class _KeyReader:
             data, before = list[BatchColumns](), [np.zeros(0, "i8")]
             for chunk in chunks:
                 is_data = chunk.control == NO_CONTROL
+                is_sound = is_data & chunk.crc_valid
                 markers = self._markers + np.cumsum(~is_data)
-                data.append(chunk[is_data])
-                before.append(np.where(chunk.attributes[is_data] & TRANSACTIONAL_BIT, markers[is_data], 0))
+                data.append(chunk[is_sound])
+                before.append(np.where(chunk.attributes[is_sound] & TRANSACTIONAL_BIT, markers[is_sound], 0))
                 self._markers += int((~is_data).sum())
-        batches = concat_batches(data)
-        self.counts += KeyCounts(unread=int((~batches.crc_valid).sum()))
-        return batches[batches.crc_valid], np.concatenate(before)[batches.crc_valid]
+                self.counts += KeyCounts(unread=int((is_data & ~is_sound).sum()))
+        return concat_batches(data), np.concatenate(before)
 
 
 def _batch_indexes(columns: KeyColumns, batches: BatchColumns) -> tuple[IntArray, BoolArray]:

@@ -54,6 +54,8 @@ BatchRunArray: TypeAlias = "npt.NDArray[np.void]"
 NO_RUNS = np.empty(0, BATCH_RUN)
 # The times of the first batches with a producer id are kept, up to this number per partition.
 MAX_BATCH_TIMES = 1 << 14
+# Batches that are summed together; a row of one is far larger than its columns.
+PART = 1 << 15
 
 
 @dataclass(slots=True)
@@ -82,8 +84,9 @@ class BatchTotals:
             batches: PRODUCER_BATCHES, one per batch, in log order.
             flush: by batch, how many flushes are known to be before it in the partition: no batch spans one.
         """
-        joined = [self._join(name, batches, flush) for name in LINGERS]
-        self.producers = totals_by_producer(concat_rows([self.producers, totals_by_producer(batches), *joined]))
+        self.producers = totals_by_producer(concat_rows([self.producers, totals_by_producer(batches)]))
+        for name in LINGERS:
+            self._join(name, batches, flush)
         free = MAX_BATCH_TIMES - len(self.batch_times)
         with_id = np.flatnonzero((batches["producer_id"] >= 0) & (batches["last_timestamp"] >= 0))[:free]
         batch_times = np.empty(len(with_id), BATCH_TIME)
@@ -91,22 +94,20 @@ class BatchTotals:
             batch_times[name] = batches[name][with_id]
         self.batch_times = concat_rows([self.batch_times, batch_times])
 
-    def _join(self, name: str, batches: ProducerBatchesArray, flush: IntArray) -> ProducerBatchesArray:
-        """Return PRODUCER_BATCHES with nothing but how many batches there would be, less what was counted before."""
+    def _join(self, name: str, batches: ProducerBatchesArray, flush: IntArray) -> None:
+        """Add to the totals how many batches these would be, less what was counted before of a run that goes on."""
         (timed,) = np.nonzero(batches["timed"])
         before, rows = self.open_runs[name], np.empty(len(timed), BATCH_RUN)
         rows["producer_id"], rows["flush"], rows["batches"] = batches["producer_id"][timed], flush[timed], 1
         rows["interval"] = batches["first_timestamp"][timed] // LINGERS[name]
         rows["size"] = np.maximum(batches["plain_bytes"], batches["bytes"])[timed]
         rows = concat_rows([before, rows])
-        rows = take_rows(rows, np.argsort(rows["producer_id"], kind="stable"))
-        runs = _runs(rows)
-        self.open_runs[name] = runs[np.append(runs["producer_id"][1:] != runs["producer_id"][:-1], True)[: len(runs)]]
-        joined = np.zeros(len(runs) + len(before), PRODUCER_BATCHES)
-        joined["first_timestamp"], joined["last_timestamp"] = NO_MINIMUM, -1
-        joined["producer_id"] = np.append(runs["producer_id"], before["producer_id"])
-        joined[name] = np.append(_joined(runs), -_joined(before))
-        return joined
+        runs = _runs(take_rows(rows, np.argsort(rows["producer_id"], kind="stable")))
+        last = np.append(runs["producer_id"][1:] != runs["producer_id"][:-1], True)[: len(runs)]
+        self.open_runs[name] = take_rows(runs, np.flatnonzero(last))
+        for counted, joined in ((runs, _joined(runs)), (before, -_joined(before))):
+            totals = np.searchsorted(self.producers["producer_id"], counted["producer_id"])
+            np.add.at(self.producers[name], totals, joined)
 
 
 def _runs(rows: BatchRunArray) -> BatchRunArray:
@@ -180,25 +181,36 @@ class BatchSizes:
             self._batches.magic[batch],
         )
 
-    def finish(self) -> ProducerBatchesArray:
-        """Return PRODUCER_BATCHES, one for each batch with records."""
-        batches, filled = self._batches, np.flatnonzero(self.read_records)
+    def add_to(self, totals: BatchTotals, flush: IntArray) -> None:
+        """Add all batches with records to totals, in parts: one row for each of very many batches would be too much.
+
+        Args:
+            totals: the totals of the batches before.
+            flush: by batch, see :meth:`BatchTotals.add`.
+        """
+        filled, start = np.flatnonzero(self.read_records), 0
+        while start < len(filled):
+            # Each part goes through all producers so far, so its size grows with their number.
+            part = filled[start : start + max(PART, len(totals.producers))]
+            totals.add(self._rows(part), flush[part])
+            start += len(part)
+
+    def _rows(self, filled: IntArray) -> ProducerBatchesArray:
+        """Return PRODUCER_BATCHES, one for each of some batches with records."""
+        batches = self._batches[filled]
         rows = np.zeros(len(filled), PRODUCER_BATCHES)
-        rows["producer_id"], rows["batches"] = batches.producer_id[filled], 1
+        rows["producer_id"], rows["batches"] = batches.producer_id, 1
         rows["records"], rows["keyless"] = self.read_records[filled], self._keyless[filled]
-        rows["bytes"] = rows["most_bytes"] = batches.size[filled]
-        rows["most_records"] = self.read_records[filled]
+        rows["bytes"] = rows["most_bytes"] = batches.size
+        rows["most_records"] = rows["records"]
         rows["first_timestamp"] = self._first_timestamp[filled]
         rows["last_timestamp"] = self._last_timestamp[filled]
-        is_complete = self.read_records[filled] >= batches.count[filled]
-        stored = batches.size[filled] - HEADER_SIZE
+        is_complete, is_compressed = rows["records"] >= batches.count, self._is_compressed[filled]
+        stored = batches.size - HEADER_SIZE
         rows["stored_bytes"] = np.where(is_complete, stored, 0)
-        rows["plain_bytes"] = np.where(is_complete, np.where(self._is_compressed, self._plain, 0)[filled], 0)
-        rows["plain_bytes"] += np.where(is_complete & ~self._is_compressed[filled], stored, 0)
-        has_times = (self._first_timestamp[filled] != NO_MINIMUM) & (
-            batches.attributes[filled] & LOG_APPEND_TIME_BIT == 0
-        )
+        rows["plain_bytes"] = np.where(is_complete, np.where(is_compressed, self._plain[filled], stored), 0)
+        has_times = (rows["first_timestamp"] != NO_MINIMUM) & (batches.attributes & LOG_APPEND_TIME_BIT == 0)
         rows["timed"] = has_times
-        rows["wait_ms"] = np.where(has_times, self._last_timestamp[filled] - rows["first_timestamp"], 0)
+        rows["wait_ms"] = np.where(has_times, rows["last_timestamp"] - rows["first_timestamp"], 0)
         rows["most_wait_ms"] = rows["wait_ms"]
         return rows

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.scale.data import write_transactions
 from kforensics.forensics.audit.topic_result import best_copies, evaluate_keys, has_keys, topic_key_result
-from kforensics.forensics.keys import topic_keys
+from kforensics.forensics.keys import producer_batches, topic_keys
 from kforensics.forensics.keys.key_summary import KeySummary, key_summary
 from kforensics.forensics.keys.topic_keys import assemble_topic_keys, join_topic_keys, locate_share, topic_fit
 from kforensics.parsers.log.log_rows import Place
@@ -165,3 +167,29 @@ def test_keys_beyond_the_memory_limit_are_the_same(tmp_path: Path, monkeypatch: 
     assert _known(small) == _known(large)
     assert sorted(small.share(1, 3).tolist()) == sorted(large.share(1, 3).tolist())
     assert joined(tmp_path).locations.keys == len(KEYS)
+
+
+def test_memory_grows_little_with_batches(tmp_path: Path) -> None:
+    """The columns of a batch have about 200 bytes; with a row of sums for each it had about 1,000."""
+    imports, *peaks = [_peak_of_summary(tmp_path / f"made-{count}", count) for count in (10, 50_000, 150_000)]
+    assert (peaks[1] - peaks[0]) / 100_000 < 350, imports
+
+
+def _peak_of_summary(folder: Path, transactions: int) -> int:
+    write_transactions(folder, 1, transactions)
+    (partition,) = partitions_under(folder)
+    state = state_of(partition)
+    tracemalloc.start()
+    assert key_summary(state, workers=0).producers["batches"].sum() == transactions
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def test_totals_do_not_depend_on_how_many_batches_are_summed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def totals() -> list[Any]:
+        return [(one.producers.tolist(), one.batch_times.tolist()) for one in summaries_in(GROWTH, "late-writer")]
+
+    together = totals()
+    monkeypatch.setattr(producer_batches, "PART", 1)
+    assert totals() == together
