@@ -14,7 +14,7 @@ from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.result_rows import Rows, RowStream
+from kforensics.forensics.core.result_rows import CHUNK, Rows, RowStream
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.text_encoding import printable
@@ -207,10 +207,20 @@ def producer_lines(
     """
     yield f"{_name(state)}: {format_count(len(rows), 'producer')}"
     if len(rows):
-        producers = [dict(zip(rows.table.names, values, strict=True)) for values in rows]
-        producers.sort(key=lambda each: (each["in_snapshot"] is not False, each["current_txn_first_offset"] < 0))
-        cells = (_producer_cells(producer, transactional_ids) for producer in producers)
+        cells = (_producer_cells(producer, transactional_ids) for producer in _listed_producers(rows))
         yield from listed_lines(PRODUCER_COLUMNS, cells, len(rows), "producer", shown)
+
+
+def _listed_producers(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Yield the producers in the order in which they are listed, made part by part: there may be very many."""
+    ranks = [
+        2 * (in_snapshot is not False) + (first_offset < 0)
+        for in_snapshot, first_offset in rows.only("in_snapshot", "current_txn_first_offset")
+    ]
+    order = np.argsort(np.array(ranks, "u1"), kind="stable")
+    for start in range(0, len(order), CHUNK):
+        for values in rows.taken(order[start : start + CHUNK]):
+            yield dict(zip(rows.table.names, values, strict=True))
 
 
 def _producer_cells(producer: dict[str, Any], transactional_ids: Mapping[int, str]) -> tuple[str, ...]:
