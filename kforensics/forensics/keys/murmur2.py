@@ -19,6 +19,8 @@ IDENTITY_MULTIPLIER, IDENTITY_SHIFT = 0x9E3779B97F4A7C15, 29
 WORD = 4
 # Fewer keys than this are hashed one by one: for the rest of a few long keys numpy costs more than it saves.
 FEW = 8
+# Words of one key that are Python integers at a time.
+BLOCK = 1 << 12
 MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], "u4")
 
 
@@ -102,10 +104,11 @@ class _HashState:
         start = int(self._starts[row])
         words = self._words[start + WORD * begin : start + WORD * int(self._counts[row]) : WORD]
         first, second = int(self._first[row]), int(self._second[row])
-        for word, scrambled in zip(words.tolist(), _scrambled(words).tolist(), strict=True):
-            first = (first * MULTIPLIER & ALL_32) ^ scrambled
-            second = (second ^ word) * IDENTITY_MULTIPLIER & ALL_64
-            second ^= second >> IDENTITY_SHIFT
+        for block in np.split(words, range(BLOCK, len(words), BLOCK)):
+            for word, scrambled in zip(block.tolist(), _scrambled(block).tolist(), strict=True):
+                first = (first * MULTIPLIER & ALL_32) ^ scrambled
+                second = (second ^ word) * IDENTITY_MULTIPLIER & ALL_64
+                second ^= second >> IDENTITY_SHIFT
         self._first[row], self._second[row] = first, second
 
     def finish(self) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,7 @@ from kforensics.parsers.tables.schemas import Table, arrow_type, encodable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHUNK, MAX_CHUNK_BYTES = 8192, 64 << 20
+CHUNK, MAX_CHUNK_BYTES = 8192, 16 << 20
 # Rows and bytes from which a group of record batches is large enough. Three are in memory, one of them also as written.
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 23
 Row = Sequence[Any]

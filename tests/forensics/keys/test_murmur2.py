@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import numpy as np
@@ -52,3 +53,13 @@ def test_the_identity_hash_is_distinct_for_distinct_keys() -> None:
 
 def test_without_keys_there_are_no_hashes() -> None:
     assert [len(hashes) for hashes in murmur2(pack_keys([]))] == [0, 0]
+
+
+def test_a_long_key_is_hashed_in_little_memory() -> None:
+    """Not as a list of all its words: that took twenty times its size."""
+    keys = pack_keys([bytes(range(256)) * 4096])
+    tracemalloc.start()
+    murmur2(keys)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(keys.data)

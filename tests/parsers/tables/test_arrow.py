@@ -32,6 +32,12 @@ def test_large_rows_come_in_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(len(chunk) for chunk in chunked(rows)) == 2
 
 
+def test_records_of_ten_megabytes_come_two_at_a_time() -> None:
+    """Some chunks are in memory at the same time: as Python values, as Arrow, and as written."""
+    rows = [(1, bytes(5 << 20), bytes(5 << 20))] * 5
+    assert [len(chunk) for chunk in chunked(rows)] == [2, 2, 1]
+
+
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_text_is_dictionary_encoded_and_decoded(table: Table) -> None:
     batch = arrow_table(table, rows_of(table)).to_batches()[0]
