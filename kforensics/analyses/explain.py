@@ -9,9 +9,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from kforensics.analyses.context import Context
-from kforensics.analyses.filters import whole_number
 from kforensics.analyses.partitions import Investigation, OnUnreadable, ignore
 from kforensics.analyses.topics import is_numbered, is_selected, similar
+from kforensics.analyses.values import whole_number
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, coordinator_history, evaluate_cluster
 from kforensics.forensics.audit.partition_result import PartitionResult

@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from kforensics.analyses.filters import flag, path_name
 from kforensics.analyses.times import as_of_ms
 from kforensics.analyses.topics import is_selected, selection_of
 from kforensics.errors import InputError, UsageError
@@ -109,6 +108,8 @@ def parameters_of(  # noqa: PLR0913  # one parameter per key
         UsageError: there is no such setting, Kafka would not accept a value, the file cannot be read, or the time of
             evaluation or the number of a partition is none.
     """
+    from kforensics.analyses.values import flag, path_name  # commands have their own parser
+
     path = None if server_properties is None else path_name(server_properties, "server_properties")
     if not isinstance(settings, Mapping | None):
         raise UsageError(f"settings={settings!r} has no names; give a dict, as in {EXAMPLE_OF_CALLER}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TypeGuard
 
-from kforensics.analyses.filters import whole_number
 from kforensics.errors import UsageError
 
 NOW = "now"
@@ -97,6 +96,8 @@ def as_of_ms(as_of: datetime | str | int | None) -> int | None:
     Raises:
         UsageError: it is no time, or a datetime without a time zone.
     """
+    from kforensics.analyses.values import whole_number  # commands give text
+
     if isinstance(as_of, str):
         return as_of_text_ms(as_of, "as_of")
     if as_of is None:

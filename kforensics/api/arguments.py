@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from kforensics.analyses.filters import flag, path_name, whole_number
 from kforensics.analyses.settings import Evaluation
 from kforensics.analyses.topics import similar
+from kforensics.analyses.values import flag, path_name, whole_number
 from kforensics.errors import UnknownParameterError, UsageError
 
 __all__ = ["Paths", "path_names", "with_checked_arguments"]

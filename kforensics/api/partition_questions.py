@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from kforensics.analyses.duplicates import DuplicatesQuestion
 from kforensics.analyses.explain import Subject, explain_subject
-from kforensics.analyses.filters import offsets_of, whole_number
+from kforensics.analyses.filters import offsets_of
 from kforensics.analyses.keys import KeysRequest, evaluate_topic_keys
 from kforensics.analyses.lso import LsoQuestion
 from kforensics.analyses.partitions import Investigation, ignore, investigate
@@ -16,6 +16,7 @@ from kforensics.analyses.questions import Question
 from kforensics.analyses.settings import Evaluation, parameters_of
 from kforensics.analyses.topics import check_topics
 from kforensics.analyses.transactions import CostsRequest, TransactionsQuestion, answer_costs, refuse_filters
+from kforensics.analyses.values import whole_number
 from kforensics.api.arguments import Paths, path_names, with_checked_arguments
 from kforensics.api.explanation import Explanation
 from kforensics.api.views.table_view import TableSource, TableView, view_of

@@ -254,14 +254,20 @@ class _Start:
             fatal = [self.forecast.refusals[0]]
         if fatal:
             self.forecast.refusals.remove(fatal[0])
-        refusal = fatal[0] if fatal else clash_of(self.log_dirs, self._is_in_service)
+        refusal = fatal[0] if fatal else self._clash()
         if refusal is None:
             return None
-        if self._ends_at_logs() and not refusal.is_storage:
-            write_marker(self.forecast, self.log_dirs)
-        else:
+        if refusal.is_storage or not self.forecast.has_zookeeper:
             lose_marker(self.forecast, self.log_dirs)
+        elif self._ends_at_logs():  # later releases write it again only if it was there
+            write_marker(self.forecast, self.log_dirs)
         return refusal
+
+    def _clash(self) -> LoadRefusedError | None:
+        refusal = clash_of(self.log_dirs, self._is_in_service)
+        # With ZooKeeper nothing renames a future log at the start, and since 3.7 nothing does soon after it.
+        keeps_futures = self.forecast.has_zookeeper and not self.is_before(STRAYS_SINCE)
+        return None if refusal is not None and refusal.is_storage and keeps_futures else refusal
 
     def _ends_at_logs(self) -> bool:
         """Whether a log that cannot be loaded ends the broker as one that stops in order, not its log directory."""

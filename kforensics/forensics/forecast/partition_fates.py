@@ -161,11 +161,14 @@ class PartitionFates:
             partition.effects.append(Effect("promoted", detail, silent=True, path=folder.path))
 
     def _leave_future_open(self, partition: PartitionForecast, folder: PartitionFolder) -> None:
-        partition.fate = self.forecast.outcome = NOT_KNOWN
+        partition.fate = FUTURE
         detail = (
-            f"{folder.path} stays as it is, unless ZooKeeper assigns {partition.name} to the broker: then it makes an"
-            " empty log beside it, cannot rename the folder, and the log directory fails"
+            f"{folder.path} stays as it is; if ZooKeeper assigns {partition.name} to the broker, it makes an empty log"
+            " beside it"
         )
+        if self.is_before_strays:
+            self.forecast.outcome = NOT_KNOWN
+            detail += ", cannot rename the folder, and the log directory fails"
         partition.effects = [Effect("not-known", detail, path=folder.path)]
 
     def _stray_effect(self, partition: PartitionForecast, folder: PartitionFolder) -> Effect:
