@@ -53,15 +53,16 @@ def plot(  # long: one parameter per option
     _no_config: NoConfig = False,
 ) -> None:
     """Draw a chart of the last stable offset, transactions, sequences, batches, damage or the cluster as a picture."""
+    from inspect import unwrap
+
     from kforensics.analyses.times import as_of_text_ms
     from kforensics.analyses.topics import partition_numbers
-    from kforensics.api.drawing import check_chart
-    from kforensics.api.drawing import plot as draw
+    from kforensics.api import drawing
     from kforensics.plots.image import check_suffix, image
     from kforensics.render.output import check_output, open_output
     from kforensics.render.streams import progress_meter, watching
 
-    check_chart(chart)
+    drawing.check_chart(chart)
     if chart is None or not paths:
         raise UsageError("there is nothing to draw; name log directories, partition folders or files after the chart")
     if output is None:
@@ -72,7 +73,8 @@ def plot(  # long: one parameter per option
     check_output(output, paths)
     as_of_ms = None if as_of is None else as_of_text_ms(as_of, "--as-of")
     with progress_meter(0, show=False if quiet else progress, what="plot") as meter, watching(meter):
-        drawn = draw(chart, paths, topic=topic, partition=partition, as_of=as_of_ms)
+        # The errors of the checked function name its parameters.
+        drawn = unwrap(drawing.plot)(chart, paths, topic=topic, partition=partition, as_of=as_of_ms)
     with open_output(output) as out:
         out.write(image(drawn, output))
     spec = drawn.to_dict()
