@@ -458,7 +458,7 @@ def test_a_usage_error_is_one_sentence() -> None:
         assert f"leave out {words[0]}" in sentence(dump("--style", "4.3", *words, SEGMENTS))
         index = SEGMENTS / "00000000000000000000.txnindex"
         assert "none of these files has any; leave out the filters" in sentence(dump(*words, index))
-    with pytest.raises(UsageError, match="^isolation 'dirty' is not one of"):
+    with pytest.raises(UsageError, match=r"^isolation 'dirty' is not one of"):
         kforensics.dump(SEGMENTS, isolation="dirty")
     with pytest.raises(UsageError, match="leave out one of the two"):
         kforensics.dump(SEGMENTS, isolation="read_committed", aborted=True)

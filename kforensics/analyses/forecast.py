@@ -52,6 +52,10 @@ def known_release(release: str | None) -> str | None:
     return release
 
 
+def _has_metadata(path: str) -> bool:
+    return any(child.name == METADATA_FOLDER for child in folders_of(path).children(path))
+
+
 def _require_known(release: str) -> None:
     # What an older one accepts of the metadata of a newer one is not known.
     if release_numbers(release) < min(KNOWN):
@@ -75,7 +79,7 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     unnamed: list[str] = []
     metas = {directory: read_identity(directory) for directory in _once(directories)}
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
-    if release is not None and any(meta.version > 0 for meta in identities.values()):
+    if release is not None and any(meta.version > 0 or _has_metadata(path) for path, meta in identities.items()):
         _require_known(release)
     # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
     are_named = {path.rstrip("/") for path in paths} >= metas.keys()

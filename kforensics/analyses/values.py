@@ -39,7 +39,8 @@ def flag(value: Any, name: str) -> bool:
     Raises:
         UsageError: it is none of them; ``"no"`` would count as true.
     """
-    if value not in (True, False):
+    is_flag = type(value).__name__ in ("bool", "bool_") or (type(value) is int and value in (0, 1))
+    if not is_flag:
         raise UsageError(f"{name}={value!r} is neither True nor False")
     return bool(value)
 

@@ -57,7 +57,10 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
         _check_names(function.__name__, given, names)
-        bound = signature.bind(*map(_kept, args), **{name: _kept(value) for name, value in given.items()})
+        try:
+            bound = signature.bind(*map(_kept, args), **{name: _kept(value) for name, value in given.items()})
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None  # as Python says it
         for name in [name for name in bound.arguments if name in names]:
             check = _CHECKS.get(str(taken[name].annotation).removesuffix(" | None"))
             if check is not None and not (bound.arguments[name] is None and taken[name].default is None):

@@ -35,7 +35,7 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     where = printable(", ".join(forecast.log_dirs))
     every = [pair for pair in forecast.all_effects() if pair[1].kind not in (HOUSEKEEPING, IN_ZOOKEEPER)]
     release = "" if forecast.release is None else f", release {release_name(forecast.release)}"
-    release += ", with ZooKeeper" * forecast.has_zookeeper
+    release += " assumed" * forecast.is_release_assumed + ", with ZooKeeper" * forecast.has_zookeeper
     yield Line(f"{node} on {where}{release}: {_outcome(forecast, every)}", _style(forecast))
     for refusal in forecast.refusals:
         what = "a log directory goes offline" if forecast.outcome == STARTS else "it ends with"

@@ -249,8 +249,8 @@ class _Reading:
         is_lower = known.commit is not None and commit.committed < known.commit.committed
         self._reset(key, known, commit, is_lower=is_lower)
         state = self._states.last.get(key[0])
-        # No consumer commits without a leader epoch, or without being a member of a group that has any.
-        if commit.leader_epoch != NONE or (state is not None and state.members):
+        is_of_tool = commit.leader_epoch == NONE and state is not None and not state.members
+        if not is_of_tool:
             self._in_mode(known, key, commit, transactional=False)
         known.commit, known.in_transaction, known.other = commit, False, None
 

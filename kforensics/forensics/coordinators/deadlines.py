@@ -92,31 +92,31 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
 
     A running broker may have been copied before the others. The other partitions of its log directory show when. One
     that was stopped ends no transaction; if the caller gives the time of evaluation, it should have been started again.
+    Its other partitions do not matter, so that a command that reads less of it finds the same.
     """
     copied_at: dict[str | None, int] = {}
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        is_stopped = markers.left_by_shutdown or markers.copied_at == NEVER
-        shown = _stopped_until(cluster, markers, markers.last_marker_time) if is_stopped else markers.copied_at
+        shown = NEVER if markers.left_by_shutdown else markers.copied_at
         copied_at[log_dir] = max(shown, copied_at.get(log_dir, NO_TIME))
-    times = []
-    for one in cluster.coordinators.histories:
-        own = _stopped_until(cluster, one, one.last_record_time) if one.is_stopped else NEVER
-        others = copied_at.get(one.place.log_dir)
-        times.append(own if others is None else max(own, others) if one.is_stopped else others)
+    times = [
+        _stopped_until(cluster, one) if one.is_stopped else copied_at.get(one.place.log_dir, NEVER)
+        for one in cluster.coordinators.histories
+    ]
     ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
     known: IntArray = np.minimum(ends, _known_until(cluster))
     return known
 
 
-def _stopped_until(cluster: Cluster, log: PartitionMarkers | History, last_time: int) -> int:
-    """Return until when a broker that was stopped was surely running, NEVER if the caller gives another time.
+def _stopped_until(cluster: Cluster, history: History) -> int:
+    """Return until when a coordinator that was stopped was surely running, NEVER if the caller gives another time.
 
     Files that a copy has made new are taken for old ones if they are hardly younger than the newest record.
     """
     if not cluster.rules.is_assumed:
         return NEVER
-    return last_time if log.kept_until == NO_TIME else max(last_time, log.kept_until - cluster.rules.late_buffer_ms)
+    kept_until = NO_TIME if history.kept_until == NO_TIME else history.kept_until - cluster.rules.late_buffer_ms
+    return max(history.last_record_time, kept_until)
 
 
 def _known_until(cluster: Cluster) -> IntArray:
@@ -138,9 +138,8 @@ def seen_until(cluster: Cluster) -> IntArray:
         was_stopped = markers.copied_at == NEVER or markers.left_by_shutdown
         if not was_stopped:
             running.add(log_dir)
-        until = max(markers.last_marker_time, markers.kept_until)
-        if was_stopped and (cluster.rules.is_assumed or _is_evaluated_at_its_copy(cluster, markers)):
-            until = _stopped_until(cluster, markers, markers.last_marker_time)
+        is_stopped = was_stopped and _is_evaluated_at_its_copy(cluster, markers)
+        until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     histories = cluster.coordinators.histories
     times = []
@@ -148,8 +147,7 @@ def seen_until(cluster: Cluster) -> IntArray:
         is_alone = one.place.log_dir in running and one.kept_until != NO_TIME
         others = NO_TIME if is_alone else seen.get(one.place.log_dir, NO_TIME)
         is_stopped = one.is_stopped and cluster.rules.is_assumed
-        own = _stopped_until(cluster, one, one.last_record_time) if is_stopped else one.kept_until
-        times.append(max(one.last_record_time, own, others))
+        times.append(_stopped_until(cluster, one) if is_stopped else max(one.last_record_time, one.kept_until, others))
     seen_times: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
     return seen_times
 

@@ -118,6 +118,10 @@ ADDITIONS = {
 }
 
 
+# The same of a broker that was stopped.
+FORGOTTEN_AT_START = "The next start of the broker may forget it and expose its data before that."
+
+
 class _Situation(NamedTuple):
     """The situation of an open transaction.
 
@@ -177,7 +181,7 @@ class CoordinatorRemedies:
             cause="txn-hanging" if finding.cause and situation.remedy == "hanging" else finding.cause,
             evidence={**finding.evidence, **added},
             benign=(*other_causes, f"in order according to its coordinator: {situation.phrase}"),
-            remedy=f"{remedy} {ADDITIONS[finding.code.name]}".rstrip(),
+            remedy=f"{remedy} {_addition(finding, situation)}".rstrip(),
         )
 
     def _situation(self, place: Place, finding: Finding) -> _Situation | None:
@@ -277,7 +281,8 @@ class CoordinatorRemedies:
                 return _Situation("overdue", f"no, Ongoing beyond its timeout at {until}", values, name)
             phrase = f"Ongoing until its timeout at {until}; the files do not show what followed"
             return _Situation("overdue", phrase, values, name, Severity.WARNING)
-        if transaction_deadlines(self.cluster)[number] < self.cluster.rules.as_of_ms:
+        is_stopped = coordinators.histories[int(last["coordinator"])].is_stopped
+        if is_stopped and transaction_deadlines(self.cluster)[number] < self.cluster.rules.as_of_ms:
             phrase = f"Ongoing, its coordinator was stopped before its timeout at {until}"
             return _Situation("stopped", phrase, values, name, Severity.INFO)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
@@ -308,6 +313,11 @@ class CoordinatorRemedies:
     @cached_property
     def _stuck(self) -> BoolArray:
         return is_stuck(self.cluster)
+
+
+def _addition(finding: Finding, situation: _Situation) -> str:
+    is_forgotten = finding.code.name == "txn-head-deleted" and situation.remedy == "stopped"
+    return FORGOTTEN_AT_START if is_forgotten else ADDITIONS[finding.code.name]
 
 
 def _limit(finding: Finding, situation: _Situation) -> Severity:

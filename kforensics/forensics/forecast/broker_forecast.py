@@ -68,6 +68,7 @@ class BrokerForecast:
         partitions: what becomes of the partitions.
         metadata: what it reads from its metadata log, None without one.
         has_zookeeper: whether it keeps its metadata in ZooKeeper, as its log directories show.
+        is_release_assumed: whether nothing shows the release, so that it is the last one with ZooKeeper.
     """
 
     log_dirs: list[str]
@@ -79,6 +80,7 @@ class BrokerForecast:
     partitions: list[PartitionForecast] = field(default_factory=list)
     metadata: LoadedMetadata | None = None
     has_zookeeper: bool = False
+    is_release_assumed: bool = False
 
     @property
     def changes(self) -> bool:

@@ -136,9 +136,10 @@ class _Start:
     def check_identity(self) -> LoadRefusedError | None:
         known = [each.meta for each in self.directories if each.meta is not None]
         has_metadata = any(each.has_metadata for each in self.directories)
-        if known and not has_metadata and all(meta.version == 0 for meta in known):
+        is_identified = any(meta.node_id is not None or meta.cluster_id is not None for meta in known)
+        if is_identified and not has_metadata and all(meta.version == 0 for meta in known):
             return self._check_with_zookeeper(known)
-        if not has_metadata and not known and self._is_unidentified():
+        if not has_metadata and not is_identified and self._is_unidentified():
             return None
         if not known:
             path = f"{self.directories[0].path}/meta.properties"
@@ -155,6 +156,7 @@ class _Start:
     def _check_with_zookeeper(self, known: Sequence[MetaProperties]) -> LoadRefusedError | None:
         forecast = self.forecast
         forecast.has_zookeeper, forecast.node_id = True, known[0].node_id
+        forecast.is_release_assumed = forecast.release is None
         forecast.release = forecast.release or LAST_WITH_ZOOKEEPER
         if forecast.release > LAST_WITH_ZOOKEEPER:
             forecast.outcome = NOT_KNOWN
@@ -172,7 +174,7 @@ class _Start:
         if not missing:
             return False
         path = f"{missing[0].path}/{META}"
-        detail = f"{path} is missing: a broker with ZooKeeper writes it again, and one with KRaft refuses to start"
+        detail = f"{path} is missing or empty: a broker with ZooKeeper writes it, and one with KRaft refuses to start"
         self.forecast.outcome = NOT_KNOWN
         self.forecast.effects.append(Effect("not-known", detail, path=path))
         return True
@@ -259,8 +261,11 @@ class _Start:
             return None
         if refusal.is_storage or not self.forecast.has_zookeeper:
             lose_marker(self.forecast, self.log_dirs)
-        elif self._ends_at_logs():  # later releases write it again only if it was there
-            write_marker(self.forecast, self.log_dirs)
+        elif self._ends_at_logs():
+            write_marker(self.forecast, self.log_dirs, "writes")
+        elif any(refusal.path.startswith(f"{folder.path}/") for _, _, folder in self.loads):
+            # Later releases write it if it was there, or if the other logs are loaded when they end.
+            write_marker(self.forecast, self.log_dirs, "may write")
         return refusal
 
     def _clash(self) -> LoadRefusedError | None:

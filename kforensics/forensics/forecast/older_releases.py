@@ -135,7 +135,7 @@ def in_zookeeper(meta: MetaProperties) -> str:
     needs = " and ".join(each for each in (settings, cluster) if each)
     return (
         f"{f'the start needs {needs}; ' if needs else ''}which partitions the broker serves is in ZooKeeper: others are"
-        " loaded, and stay as they are"
+        " loaded, and stay as they are; releases before 3.6 refuse stray folders, see --release"
     )
 
 

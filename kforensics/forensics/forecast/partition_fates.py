@@ -57,13 +57,13 @@ def lose_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -
         forecast.effects.append(Effect("marker-removed", detail, silent=True))
 
 
-def write_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory]) -> None:
-    """Add that a start that fails while logs are loaded writes the marker of a clean shutdown, as some releases do."""
+def write_marker(forecast: BrokerForecast, directories: Sequence[LogDirectory], writes: str) -> None:
+    """Add that a start that fails while logs are loaded writes the marker of a clean shutdown, or may write it."""
     for directory in directories:
         if directory.clean:
             continue
         path = f"{directory.path}/{MARKER}"
-        detail = f"the start that fails writes {path}: the next one takes the logs for whole, and recovers none"
+        detail = f"the start that fails {writes} {path}: the next one takes the logs for whole, and recovers none"
         forecast.effects.append(Effect("marker-written", detail, silent=True, path=path))
 
 
@@ -248,11 +248,11 @@ class PartitionFates:
         is_empty, partition.fate = partition.fate == CREATED, WITHOUT_LEADER
         detail = f"the metadata has it in the directory {directory}, which no log directory is: it has no leader here"
         if is_empty:
-            detail += ", and its records are gone with that directory"
+            detail += ", and no folder of it is left"
         partition.effects = [Effect(DIRECTORY_LOST if is_empty else "without-leader", detail, silent=True)]
 
     def _is_last_in_sync(self, assigned: PartitionRegistration) -> bool:
-        return not set(assigned.isr) - {self.forecast.node_id}
+        return not set(assigned.complete) - {self.forecast.node_id}
 
     def _is_only_controller(self, metadata: LoadedMetadata) -> bool:
         return {*metadata.controllers} == {self.forecast.node_id}

@@ -310,7 +310,7 @@ def _out_of_sync(
 
     While none is in sync, eligible leader replicas lack nothing that was committed, or else the last leader.
     """
-    complete = registration.isr or registration.elr or (last_leader,)
+    complete = registration.complete or (last_leader,)
     brokers = {*registration.replicas, *changes} - {*complete}
     return {
         broker: changes[broker].timestamp if broker in changes and not changes[broker].is_added else NO_TIME

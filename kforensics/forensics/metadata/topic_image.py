@@ -53,6 +53,11 @@ class PartitionRegistration(NamedTuple):
     leader_ms: int | None = None
     isr_ms: int | None = None
 
+    @property
+    def complete(self) -> Ids:
+        """The replicas that lack nothing that was committed: those in sync, else the eligible leader replicas."""
+        return self.isr or self.elr
+
     def changed(self, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
         """Return the registration after a ``PartitionChangeRecord``."""
         isr, leader, recovery = value["isr"], value["leader"], value.get("leaderRecoveryState", UNCHANGED)

@@ -17,6 +17,7 @@ from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, REFUS
 from kforensics.forensics.forecast.effects import DIRECTORY_LOST
 from kforensics.forensics.forecast.forecast_rows import remedies
 from kforensics.forensics.forecast.identity import UNFORMATTED
+from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.partition_fates import ELIGIBLE_LEADERS, PartitionFates
 from tests.command import ROOT, run
@@ -75,6 +76,18 @@ def test_without_eligible_leader_replicas_they_have_no_leader(tmp_path: Path, mo
     assert {each.fate for each in empty} == {WITHOUT_LEADER}
     assert [effect.kind for each in empty for effect in each.effects] == [DIRECTORY_LOST] * 2
     assert not any("Put the directory.id back" in step.text for step in remedies(forecast, ""))
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_log_directories_without_an_identity_are_of_either_kind(content: bytes | None, tmp_path: Path) -> None:
+    """A broker with ZooKeeper writes it again; one with KRaft, whose metadata log is elsewhere, refuses."""
+    paths, _ = unpacked("replaced-disk", tmp_path)
+    identity = Path(paths[1]) / "meta.properties"
+    identity.unlink()
+    if content is not None:
+        identity.write_bytes(content)
+    forecast = forecast_start(paths[1:2])
+    assert (forecast.outcome, forecast.has_zookeeper) == (NOT_KNOWN, False)
 
 
 def test_a_disk_that_is_not_formatted_is_refused(tmp_path: Path) -> None:

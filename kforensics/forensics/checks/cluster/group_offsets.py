@@ -18,7 +18,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import committer_of, producer_name
 from kforensics.forensics.coordinators.consumer_groups.offset_ranges import COPIED_OR_SET, OffsetBeyondLog
-from kforensics.forensics.coordinators.coordinator_records import NEVER
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
@@ -69,8 +69,8 @@ CODES = by_name(
             "the log wins. So offsets can advance beyond the output."
         ),
         benign=(
-            "The application was migrated. What a tool commits, without a leader epoch and while the group has no "
-            "members, is not reported."
+            "The application was migrated. What a tool commits, without a leader epoch, to a group that is known to be "
+            "empty is not reported; without a leader epoch, to a group without any record, it is information."
         ),
     ),
     Code(
@@ -206,14 +206,21 @@ def _zombie(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFin
 
 def _mixed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
     _, key, commit, before = issue
-    modes = ("with a transaction", "without one") if commit.producer_id >= 0 else ("without a transaction", "with one")
+    is_transactional = commit.producer_id >= 0
+    modes = ("with a transaction", "without one") if is_transactional else ("without a transaction", "with one")
+    # Tools and clients before 2.1 send none, and a group without members in time has no record.
+    is_of_tool = (before if is_transactional else commit).leader_epoch == NONE
     return cluster.at_commit(
         commits,
         _position(commit),
         CODES["eos-mixed-commit-modes"],
-        f"Offset {commit.committed} of {_owner(key)} was committed {modes[0]}, the previous one {modes[1]}.",
+        f"Offset {commit.committed} of {_owner(key)} was committed {modes[0]}, an earlier one {modes[1]}.",
+        severity=Severity.INFO if is_of_tool else None,
         evidence=_evidence(key, commit, before),
-        benign=("application migrated: possible", "offsets reset by an operator: no, as a consumer commits"),
+        benign=(
+            "application migrated: possible",
+            f"offsets set by a tool: {'possible' if is_of_tool else 'no, as a consumer commits'}",
+        ),
     )
 
 

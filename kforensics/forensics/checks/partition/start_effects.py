@@ -17,7 +17,7 @@ from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, PartitionForecast
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
-from kforensics.forensics.forecast.effects import Effect, LoadRefusedError
+from kforensics.forensics.forecast.effects import DIRECTORY_LOST, Effect, LoadRefusedError
 from kforensics.forensics.forecast.index_limits import check_indexes, index_removal
 from kforensics.forensics.forecast.log_directory import (
     MARKER,
@@ -172,6 +172,7 @@ DIRECTORY_CODES = {
     CREATED: "start-creates-empty",
     COPIED: "start-creates-empty",
     "without-leader": "start-without-leader",
+    DIRECTORY_LOST: "start-without-leader",
     "nothing-served": "start-without-leader",
     "promoted": "start-promotes-future",
 }
@@ -230,7 +231,7 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
             yield _refused(state, refused)
     kinds: dict[str, list[tuple[str, Effect]]] = {}
     for partition, effect in forecast.all_effects():
-        is_static = effect.kind in ("without-leader", "nothing-served")
+        is_static = effect.kind in ("without-leader", DIRECTORY_LOST, "nothing-served")
         is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
         if is_certain and (effect.kind not in (CREATED, COPIED) or _is_lost(directory, partition)):
             kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))

@@ -152,7 +152,7 @@ class _Replay:
     def _by_tools(self, commits: CommitColumns, indexes: IntArray, at: IntArray) -> IntArray:
         """Return which commits are as tools send them: without a leader epoch, to a group without members.
 
-        Consumers send the epoch (KIP-320), and a group with members accepts no commits of others.
+        Of a group without records nothing is known: consumers that assign partitions themselves have none.
         """
         is_candidate = commits.is_read[indexes] & (commits.leader_epoch[indexes] == NONE)
         candidates = np.flatnonzero(is_candidate & self._has_transactions)
@@ -160,7 +160,7 @@ class _Replay:
             return candidates
         rows = indexes[candidates]
         codes, names = commits.keys.take(rows).named("group")
-        return candidates[~self.groups.had_members(names, codes, at[rows])]
+        return candidates[self.groups.had_no_members(names, codes, at[rows])]
 
     def _describe_removals(self, commits: CommitColumns, indexes: IntArray, at: IntArray, table: CommitTable) -> None:
         """Set when the group of each removal had become empty, and whether the same batch removes the group."""

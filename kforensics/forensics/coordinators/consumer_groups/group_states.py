@@ -161,8 +161,8 @@ class GroupStates:
             return self.last.get(group)
         return changes[bisect_left(changes, at, key=itemgetter(0)) - 1][1]
 
-    def had_members(self, groups: Sequence[str], codes: IntArray, at: IntArray) -> BoolArray:
-        """Return whether groups are known to have had members before records of the last chunk.
+    def had_no_members(self, groups: Sequence[str], codes: IntArray, at: IntArray) -> BoolArray:
+        """Return whether groups are known to have had no members before records of the last chunk.
 
         Args:
             groups: names of groups.
@@ -170,12 +170,12 @@ class GroupStates:
             at: number of each record.
         """
         states = map(self.last.get, groups)
-        had_members = np.array([state is not None and bool(state.members) for state in states], "?")[codes]
+        had_none = np.array([state is not None and not state.members for state in states], "?")[codes]
         changed = np.array([group in self._changes for group in groups], "?")
         for row in np.flatnonzero(changed[codes]).tolist():
             state = self.before(groups[codes[row]], int(at[row]))
-            had_members[row] = state is not None and bool(state.members)
-        return had_members
+            had_none[row] = state is not None and not state.members
+        return had_none
 
     def is_removed_in(self, group: str, batch: tuple[int, int]) -> bool:
         """Return whether a batch of the last chunk, by segment and position, removes a group."""

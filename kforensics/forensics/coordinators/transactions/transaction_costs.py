@@ -70,7 +70,7 @@ class MarkedData:
 
 @dataclass(frozen=True, slots=True)
 class CostFit:
-    """The line ``end = commit + partitions * marker`` that fits best, in ms; neither takes less than no time.
+    """The line ``end = commit + partitions * marker`` that fits best, in ms; neither is negative.
 
     Attributes:
         commit_ms: what the end of any transaction takes.

@@ -81,6 +81,13 @@ def test_a_broker_that_was_stopped_ends_no_transaction(copied_ms: int, is_report
     assert ("txnlog-ongoing-overdue" in codes) == is_reported
 
 
+def test_other_partitions_of_a_broker_that_was_stopped_do_not_matter(tmp_path: Path) -> None:
+    """A command that reads less of the log directory finds the same."""
+    overdue(tmp_path, 1_000)
+    forge(tmp_path, f"M 2 0 C 0 @0 {at(600_000)}", partition=1)
+    assert "txnlog-ongoing-overdue" not in codes_in(cluster_under(tmp_path, as_of_ms=NOW + MAX, is_assumed=True))
+
+
 def copied(folder: Path, milliseconds: int) -> None:
     """Make it a copy of a running broker, taken this long after ``NOW``."""
     (folder / ".kafka_cleanshutdown").unlink()
