@@ -184,8 +184,7 @@ def investigate(  # noqa: PLR0913  # what a user can say
         raise UsageError(NO_PARTITION)
     unreadable += _name_forbidden(_related(files, topics), found, warn)
     if not partitions and not unreadable:
-        piped = (NO_STREAM,) if STDIN in paths else ()
-        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *piped, *_packed(files, paths))))
+        raise UsageError("; ".join((NO_LOG.format(", ".join(paths)), *_why_none(files, paths))))
     newest = newest_file(files, paths) if as_of_ms is None else None
     elsewhere = () if alone else _remote_metadata(files, found)
     in_scope = partitions if alone else found
@@ -210,6 +209,12 @@ def investigate(  # noqa: PLR0913  # what a user can say
 def _packed_beside(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
     """Yield a sentence about archives among the files of log directories."""
     return _packed((file for file in files if file.log_dir is not None), paths)
+
+
+def _why_none(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
+    if STDIN in paths:
+        yield NO_STREAM
+    yield from _packed(files, paths)
 
 
 def _packed(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:

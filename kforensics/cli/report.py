@@ -24,6 +24,8 @@ from kforensics.cli.redact_options import Redact, RedactKeyFile, RedactNames, re
 from kforensics.errors import UsageError
 
 app = typer.Typer(add_completion=False)
+NO_STORE = "there is no store to report on; name the folder that kforensics audit --output has written"
+NO_FILE = "the report needs a file; name one with --output, such as report.html"
 
 
 @app.command(
@@ -63,10 +65,8 @@ def report(
     from kforensics.render.streams import progress_meter
     from kforensics.report_html.report_page import write_report
 
-    if store is None:
-        raise UsageError("there is no store to report on; name the folder that kforensics audit --output has written")
-    if output is None:
-        raise UsageError("the report needs a file; name one with --output, such as report.html")
+    if store is None or output is None:
+        raise UsageError(NO_STORE if store is None else NO_FILE)
     severity = severity_of(fail_on)
     redaction = redaction_of(redact_key_file, is_wanted=redact, hides_names=redact_names)
     with progress_meter(0, show=False if quiet else progress, what="report") as meter:
