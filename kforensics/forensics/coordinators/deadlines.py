@@ -99,10 +99,10 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
         log_dir = markers.place.log_dir
         shown = NEVER if markers.left_by_shutdown else markers.copied_at
         copied_at[log_dir] = max(shown, copied_at.get(log_dir, NO_TIME))
-    times = [
-        _stopped_until(cluster, one) if one.is_stopped else copied_at.get(one.place.log_dir, NEVER)
-        for one in cluster.coordinators.histories
-    ]
+    times = []
+    for one in cluster.coordinators.histories:
+        own = NEVER if one.kept_until == NO_TIME else one.kept_until  # if the command has read no other partition
+        times.append(_stopped_until(cluster, one) if one.is_stopped else copied_at.get(one.place.log_dir, own))
     ends: IntArray = np.minimum(np.array(times, "i8"), cluster.rules.as_of_ms)
     known: IntArray = np.minimum(ends, _known_until(cluster))
     return known

@@ -131,6 +131,25 @@ def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until
         assert ABORT not in text
 
 
+@pytest.mark.parametrize("selected", [(), ("--topic", "t")])
+def test_a_coordinator_was_copied_before_the_timeout_however_much_is_read(
+    selected: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its broker was running; another one was copied half an hour later."""
+    folders = [tmp_path / "broker-1", tmp_path / "broker-2"]
+    forge_coordinator(folders[0], "a Ongoing 7 0 {t-0} t 4", clean_shutdown=False, node_id=1)
+    forge(folders[0], f"plain @0-0 {at(20)}", topic="v", clean_shutdown=False, node_id=1)
+    forge(folders[1], f"D 7 0 0-0 @0-0 T {at(5)}", clean_shutdown=False, node_id=2)
+    forge(folders[1], f"plain @0-0 {at(30 * MINUTE)}", topic="u", clean_shutdown=False, node_id=2)
+    for folder, copied_ms in zip(folders, (30_000, 30 * MINUTE), strict=True):
+        keep_times(folder, NOW + copied_ms, NOW + copied_ms)
+    severities = {}
+    for command in ("lso", "audit"):
+        tables = json.loads(run(command, *selected, "--format", "json", tmp_path).out)["tables"]
+        severities[command] = [row["severity"] for row in tables["findings"] if row["code"] == "lso-stuck"]
+    assert severities == {"lso": ["info"], "audit": ["info"]}
+
+
 @pytest.mark.parametrize("coordinator", ["a Empty 7 0 t 1", "a Empty 7 0 t 1; a Ongoing 7 0 {t-1} t 2"])
 def test_a_transaction_that_no_coordinator_waits_for_is_to_be_aborted(coordinator: str, tmp_path: Path) -> None:
     text, finding = stuck(tmp_path, coordinator)
