@@ -159,23 +159,24 @@ def copied_at(cluster: Cluster) -> IntArray:
     log directory does not matter, so that a command that reads less of it finds the same.
     """
     histories = cluster.coordinators.histories
-    times = [_copied_at(cluster, history, history.last_record_time) for history in histories]
+    times = [
+        cluster.rules.as_of_ms
+        if _is_evaluated_at_its_copy(cluster, history)
+        else max(history.last_record_time, history.kept_until)
+        for history in histories
+    ]
     copied: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
     return copied
 
 
 def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
-    """Return when a partition was copied, as :func:`copied_at`.
+    """Return when a partition was copied, as :func:`copied_at`, but no later than its files.
 
     A replica that left the ISR when its broker was shut down shows nothing from after that.
     """
-    if markers.left_by_shutdown:
+    if markers.left_by_shutdown or _is_evaluated_at_its_copy(cluster, markers):
         return markers.copied_at
-    return _copied_at(cluster, markers, markers.last_marker_time)
-
-
-def _copied_at(cluster: Cluster, log: PartitionMarkers | History, last_time: int) -> int:
-    return cluster.rules.as_of_ms if _is_evaluated_at_its_copy(cluster, log) else max(last_time, log.kept_until)
+    return max(markers.last_marker_time, markers.kept_until)
 
 
 def _is_evaluated_at_its_copy(cluster: Cluster, log: PartitionMarkers | History) -> bool:

@@ -25,6 +25,7 @@ from kforensics.forensics.coordinators.deadlines import (
     has_unreadable_state,
     is_awaited,
     is_orphaned,
+    partition_copied_at,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
@@ -109,7 +110,7 @@ def surely_idle_times(cluster: Cluster, partition: int, open_transactions: OpenT
     if markers.copied_at == NEVER:
         return idle
     last_times = open_transactions["last_time" if markers.left_by_shutdown else "appended_by"]
-    return np.minimum(idle, _time_to(_copied_at(cluster, markers), last_times))
+    return np.minimum(idle, _time_to(partition_copied_at(cluster, markers), last_times))
 
 
 def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
@@ -121,20 +122,9 @@ def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransact
         return are_older
     # An id without a record for so long has not begun a transaction, whose data may be of any time.
     last_times = np.maximum(open_transactions["last_time"], cluster.coordinators.ids["last_time"][ids])
-    silent_ms = _time_to(_copied_at(cluster, markers), last_times)
+    silent_ms = _time_to(partition_copied_at(cluster, markers), last_times)
     are_older |= np.minimum(silent_ms, open_transactions["idle_ms"]) > longest
     return are_older
-
-
-def _copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
-    """Return until when a replica was surely running, or when it was shut down.
-
-    A time of evaluation that the caller gives counts if the files are no older.
-    """
-    is_given = markers.kept_until == NO_TIME and not cluster.rules.is_assumed
-    if markers.left_by_shutdown or is_given:
-        return markers.copied_at
-    return max(markers.last_marker_time, markers.kept_until)
 
 
 def _time_to(until: int, times: IntArray) -> IntArray:
