@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kforensics
-from tests.command import ROOT, SAMPLES
+from tests.command import SAMPLES
 from tests.report_html.opened import NARROW, WIDE, opened
 from tests.report_html.stores import AS_OF_MS, forged
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
@@ -22,13 +23,9 @@ SERIOUS = ("serious", "critical")
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the script of axe-core; without it the tests are skipped with advice."""
-    command = ["/bin/sh", str(ROOT / "scripts" / "axe.sh"), str(tmp_path_factory.mktemp("axe"))]
-    script = subprocess.run(command, capture_output=True, text=True, check=False)
-    if script.returncode:
-        pytest.skip(script.stderr.strip().splitlines()[-1])
-    return Path(script.stdout.strip()).read_text(encoding="utf-8")
+def axe() -> str:
+    """Return the script of axe-core, which axe-playwright-python brings along."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
