@@ -56,6 +56,11 @@ class ProducersQuestion(Question[ProducersAnswer]):
     table: str = field(default="producers", init=False)
     collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
 
+    @property
+    def has_findings(self) -> bool:  # type: ignore[override]  # findings are those of the end of the log
+        """Whether the partitions have findings."""
+        return self.at is None
+
     def answer(self, state: PartitionState, context: Context) -> ProducersAnswer:
         """Return the producers of a partition, compared with the snapshot at the same offset if there is one."""
         offset = state.log_end_offset if self.at is None else self.at

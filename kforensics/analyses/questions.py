@@ -67,7 +67,7 @@ class Question(Generic[AnswerT]):
         table: the name of the result table with the answers.
         collectors: what the question's checks observe while batches are read.
         needs_settings: whether each answer needs the limits that follow from the files.
-        has_findings: whether answers have findings of their own, besides that a log is missing.
+        has_findings: whether the partitions have findings, by which their answers can be selected.
     """
 
     table: str

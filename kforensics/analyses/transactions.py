@@ -93,6 +93,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
     sort: str = "offset"
     since: Since | None = None
     table: str = field(default="transactions", init=False)
+    has_findings: ClassVar[bool] = True
     needs_settings: ClassVar[bool] = False
     collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
 

@@ -70,7 +70,8 @@ def ask(
         else:
             table = RESULTS[question.table]
             document_findings = DocumentFindings(investigation, options.brokers())
-            kept = _with_findings_beside(answers, document_findings) if output_format is Format.JSON else answers
+            is_document = output_format is Format.JSON
+            kept = _with_findings_beside(answers, selection, document_findings) if is_document else answers
             write_results(
                 kept,
                 output_format,
@@ -125,18 +126,20 @@ class DocumentFindings:
             yield result.for_brokers(self._brokers).rows[table]
 
 
-def _with_findings_beside(answers: Iterable[AnswerT], document_findings: DocumentFindings) -> Iterator[AnswerT]:
-    """Yield answers, and add their findings to what a document has beside their rows."""
+def _with_findings_beside(
+    answers: Iterable[AnswerT], selection: FindingSelection, document_findings: DocumentFindings
+) -> Iterator[AnswerT]:
+    """Yield answers, and add their selected findings to what a document has beside their rows."""
     for answer in answers:
         findings, stable = answer.in_document()
-        if findings:
-            document_findings.add(answer.place, findings, stable)
+        if selected := selection.of(findings):
+            document_findings.add(answer.place, selected, stable)
         yield answer
 
 
 def _selected(answers: Iterable[AnswerT], selection: FindingSelection) -> Iterator[AnswerT]:
-    """Yield the answers that have selected findings, with these findings only."""
+    """Yield the answers for partitions that have selected findings, with these findings only."""
     for answer in answers:
-        findings = selection.of(answer.findings)
-        if findings:
-            yield replace(answer, findings=findings)
+        findings, _ = answer.in_document()
+        if selection.of(findings):
+            yield replace(answer, findings=selection.of(answer.findings))

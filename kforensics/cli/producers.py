@@ -20,7 +20,7 @@ app = typer.Typer(add_completion=False)
     cls=Command,
     epilog=epilog("producers orders-0", "producers --at 1200 --format csv --output /tmp/producers.csv orders-0"),
 )
-@with_shared_options(refused=("min_severity", "codes"))
+@with_shared_options()
 def producers(
     options: "PartitionOptions",
     *,

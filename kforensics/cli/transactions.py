@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
         "transactions --cost /var/lib/kafka/data",
     ),
 )
-@with_shared_options(refused=("min_severity", "codes"))
+@with_shared_options()
 def transactions(  # long: one parameter per option
     options: "PartitionOptions",
     *,

@@ -62,9 +62,9 @@ NO_FINDINGS, NO_TIMES = {"--severity", "--code"}, {"--since"}
 REFUSED: dict[str, set[str]] = {
     "lso": NO_TIMES,
     "lso-history": NO_TIMES,
-    "transactions": NO_FINDINGS,
+    "transactions": set(),
     "transaction-costs": NO_FINDINGS | NO_TIMES,
-    "producers": NO_FINDINGS,
+    "producers": set(),
     "duplicates": NO_TIMES,
     **dict.fromkeys(("explain-producer", "explain-range", "explain-group"), NO_FINDINGS | NO_TIMES),
     "explain-id": NO_FINDINGS | NO_TIMES | {"--topic", "--partition"},

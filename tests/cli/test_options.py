@@ -78,9 +78,23 @@ def test_findings_are_selected_before_they_fail_a_command() -> None:
 
 
 @pytest.mark.parametrize("option", [("--severity", "error"), ("--code", "lso-stuck")], ids=lambda option: option[0])
-def test_rows_without_findings_are_not_selected_by_findings(option: tuple[str, str]) -> None:
-    for command in ("transactions", "producers"):
-        assert f"{option[0]} selects findings, and this command shows none" in sentence(run(command, *option, BROKER))
+def test_what_has_no_findings_is_not_selected_by_findings(option: tuple[str, str]) -> None:
+    for words in (("keys",), ("settings",), ("producers", "--at", 3), ("transactions", "--cost")):
+        refused = sentence(run(*words, *option, BROKER))
+        assert f"{option[0]} selects findings, and this command shows no" in refused
+
+
+@pytest.mark.parametrize("command", ["transactions", "producers"])
+def test_rows_are_those_of_partitions_with_selected_findings(command: str) -> None:
+    def places(*words: object) -> set[str]:
+        return {row["topic"] for row in run(command, *AS_OF, "--format", "ndjson", *words, BROKER).objects}
+
+    assert {"hanging", "open", "committed"} <= places()
+    assert places("--code", "lso-stuck") == {"hanging", "open"}
+    assert places("--severity", "critical") == {"hanging", "open"}
+    assert places("--code", "txn-hanging") == {"hanging"}
+    document = run(command, *AS_OF, "--format", "json", "--code", "txn-hanging", BROKER).text
+    assert [row["code"] for row in json.loads(document)["tables"]["findings"]] == ["txn-hanging"]
 
 
 def test_what_happened_since(tmp_path: Path) -> None:
