@@ -12,7 +12,8 @@ from kforensics.forensics.audit.cluster_membership import Clusters
 from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.checks.check import collectors_of
 from kforensics.forensics.checks.partition.structure import CHECK as STRUCTURE
-from kforensics.forensics.checks.replicas import REPLICA_CHECKS
+from kforensics.forensics.checks.replicas import FOLDER_CHECKS, REPLICA_CHECKS
+from kforensics.forensics.checks.replicas.log_directories import Pair
 from kforensics.forensics.core.election import Election, SyncChange
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.result_rows import Rows
@@ -40,14 +41,16 @@ class Copies:
     """The copies of one partition, and the known leader elections; can be serialized.
 
     Attributes:
-        partitions: two or more copies, each of another broker.
+        partitions: the copies to compare, each of another broker.
         elections: the elections in their order.
         sync_changes: when replicas came into sync or fell out of it for the last time.
+        pairs: an older and the newest folder of a broker that has several.
     """
 
     partitions: tuple[Partition, ...]
     elections: tuple[Election, ...] = ()
     sync_changes: tuple[SyncChange, ...] = ()
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def size(self) -> int:
@@ -81,7 +84,7 @@ def copies_among(
 ) -> Iterator[Copies]:
     """Yield the partitions that have several copies, cluster by cluster.
 
-    If one broker has several copies, taken at different times, the newest one is used.
+    If one broker has several folders of a partition, the newest one is compared.
 
     Args:
         partitions: all partitions of some clusters, or those that are selected.
@@ -90,7 +93,7 @@ def copies_among(
     """
     around = _by_cluster(others, clusters)
     for name, members in _by_cluster(partitions, clusters).items():
-        groups = _groups(members)
+        groups = replica_groups(members)
         known = partition_elections((*members, *around[name]), clusters) if groups else ()
         yield from _copies(name, groups, known)
 
@@ -106,7 +109,7 @@ def copies_of(
         elections: the known elections of these partitions, and possibly of others.
     """
     for name, members in _by_cluster(partitions, clusters).items():
-        yield from _copies(name, _groups(members), elections)
+        yield from _copies(name, replica_groups(members), elections)
 
 
 def partition_elections(partitions: Iterable[Partition], clusters: Clusters) -> Iterator[PartitionElections]:
@@ -132,10 +135,6 @@ def _by_cluster(partitions: Iterable[Partition], clusters: Clusters) -> dict[str
     return by_cluster
 
 
-def _groups(partitions: Iterable[Partition]) -> list[tuple[Partition, ...]]:
-    return [group for group in map(_newest, replica_groups(partitions)) if len(group) > 1]
-
-
 def _copies(
     cluster: str, groups: Iterable[tuple[Partition, ...]], elections: Iterable[PartitionElections]
 ) -> Iterator[Copies]:
@@ -144,16 +143,19 @@ def _copies(
         topic_id = next((partition.topic_id for partition in group if partition.topic_id is not None), "")
         number = group[0].place.partition
         entry = None if number is None else known.get((topic_id, number))
-        yield Copies(group, entry.elections, entry.sync_changes) if entry else Copies(group)
+        copies = _by_broker(group)
+        yield replace(copies, elections=entry.elections, sync_changes=entry.sync_changes) if entry else copies
 
 
-def _newest(copies: Sequence[Partition]) -> tuple[Partition, ...]:
-    """Return the newest copy of each broker; the log directory distinguishes brokers without a known id."""
-    newest: dict[int | str | None, Partition] = {}
-    for partition in sorted(copies, key=lambda partition: partition.newest_mtime_ms or 0):
+def _by_broker(partitions: Sequence[Partition]) -> Copies:
+    """Return the newest copy of each broker, which the log directory distinguishes if it has no known id."""
+    brokers = defaultdict[int | str | None, list[Partition]](list)
+    for partition in sorted(partitions, key=lambda partition: partition.newest_mtime_ms or 0):
         place = partition.place
-        newest[place.log_dir if place.broker_id is None else place.broker_id] = partition
-    return tuple(partition for partition in copies if partition in newest.values())
+        brokers[place.log_dir if place.broker_id is None else place.broker_id].append(partition)
+    newest = [copies[-1] for copies in brokers.values()]
+    pairs = tuple((older, copies[-1]) for copies in brokers.values() for older in copies[:-1])
+    return Copies(tuple(partition for partition in partitions if partition in newest), pairs=pairs)
 
 
 def evaluate_copies(copies: Copies, rules: Rules, workers: int | None) -> PartitionResult:
@@ -166,13 +168,18 @@ def evaluate_copies(copies: Copies, rules: Rules, workers: int | None) -> Partit
     """
     place = copies.partitions[0].place
     common = Place(None, None, place.topic, place.partition)
-    try:
-        result = compare_replicas(
-            copies.partitions, rules, copies.elections, workers=workers, sync_changes=copies.sync_changes
-        )
-    except InputError:  # the result of the unreadable copy itself reports this
-        return PartitionResult(common, "", 0, is_counted=False)
-    return PartitionResult(common, "", 0, result.rows, result.findings, is_counted=False)
+    findings = tuple(one for check in FOLDER_CHECKS for pair in copies.pairs for one in check.findings(pair))
+    rows: Mapping[str, Rows] = {}
+    if findings:  # by its table the result is known as one of a comparison
+        rows = {"replica_differences": difference_rows(Comparison(())), "findings": finding_rows(common, findings)}
+    if len(copies.partitions) > 1:
+        with suppress(InputError):  # the result of the unreadable copy itself reports this
+            result = compare_replicas(
+                copies.partitions, rules, copies.elections, workers=workers, sync_changes=copies.sync_changes
+            )
+            findings = tuple(sorted((*findings, *result.findings), key=_rank))
+            rows = {**result.rows, "findings": finding_rows(common, findings)}
+    return PartitionResult(common, "", 0, rows, findings, is_counted=False)
 
 
 @dataclass(frozen=True, slots=True)

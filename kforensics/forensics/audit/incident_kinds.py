@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.checks.partition import cluster_ids, start_effects
+from kforensics.forensics.checks.replicas import log_directories
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.parsers.log.log_rows import Place
 
@@ -235,7 +236,7 @@ KINDS = (
         "next-start",
         "the next start of the broker fails, or changes what it serves",
         _disk,
-        (*start_effects.CODES, *cluster_ids.CODES),
+        (*start_effects.CODES, *cluster_ids.CODES, *log_directories.CODES),
     ),
     IncidentKind(
         "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")

@@ -73,6 +73,7 @@ CONSEQUENCES = {
 # The same for codes that do something else than most of their kind; the first that an incident has decides.
 CONSEQUENCES_OF_CODES = {
     "start-refused": "The broker does not start.",
+    "partition-in-two-log-dirs": "The broker does not start.",
     "start-torn-tail": "The next start of the broker appends after a torn batch, and consumers cannot read past it.",
     "metadata-snapshot-damaged": "The node does not start from this snapshot.",
     "metadata-snapshot-missing": "The node does not start without this snapshot.",

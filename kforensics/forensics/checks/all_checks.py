@@ -8,13 +8,14 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
 from kforensics.forensics.checks.keys import KEY_CHECKS
 from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
-from kforensics.forensics.checks.replicas import REPLICA_CHECKS
+from kforensics.forensics.checks.replicas import FOLDER_CHECKS, REPLICA_CHECKS
 from kforensics.forensics.checks.topics import TOPIC_CHECKS
 
 ALL_CHECKS: tuple[Check[Any, Any], ...] = (
     *PARTITION_CHECKS,
     *CLUSTER_CHECKS,
     *REPLICA_CHECKS,
+    *FOLDER_CHECKS,
     *KEY_CHECKS,
     *TOPIC_CHECKS,
 )

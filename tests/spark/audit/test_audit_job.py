@@ -95,6 +95,16 @@ def test_the_verdict_of_a_replica_includes_what_others_show(
     assert worst == critical
 
 
+def test_a_partition_in_two_log_directories_counts_twice(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    broker = shutil.copytree(SAMPLES / "log-dirs" / "broker-1", tmp_path / "broker-1")
+    shutil.copytree(broker / "disk-1" / "moved-0", broker / "disk-2" / "moved-0")
+    expected = audit_in_process([str(broker)], tmp_path / "process")
+    _assert_same(audit_here(spark, _request(tmp_path / "spark", broker)), expected, request)
+    assert sum("'topic': 'moved'" in row and "'verdict': 'clean'" not in row for row in expected["partitions"]) == 2
+
+
 @pytest.mark.thorough
 def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest) -> None:
     _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
