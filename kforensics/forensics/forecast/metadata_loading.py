@@ -114,6 +114,11 @@ class LoadedMetadata:
         topic = self.image.topics.get(topic_id or "")
         return topic.partitions.get(number) if topic else None
 
+    def assigns(self, topic_id: str | None, number: int | None, node_id: int | None) -> bool:
+        """Return whether a partition has a replica on a broker."""
+        assigned = None if number is None else self.partition(topic_id, number)
+        return assigned is not None and node_id in assigned.replicas
+
     def topic_name(self, topic_id: str | None) -> str | None:
         """Return the name of a topic, None if there is none with this id."""
         topic = self.image.topics.get(topic_id or "")
@@ -263,8 +268,7 @@ def fate_of(folder: PartitionFolder, metadata: LoadedMetadata | None, node_id: i
         return STRAY
     if metadata is None:
         return SERVED
-    assigned = metadata.partition(folder.topic_id, folder.name.partition)
-    if assigned is None or node_id not in assigned.replicas:
+    if not metadata.assigns(folder.topic_id, folder.name.partition, node_id):
         return STRAY
     return SERVED if metadata.topic_name(folder.topic_id) == folder.name.topic else UNSERVED
 

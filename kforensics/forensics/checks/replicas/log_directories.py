@@ -12,6 +12,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_size, format_time
+from kforensics.forensics.forecast.metadata_loading import metadata_beside
 from kforensics.forensics.partition.partition_files import Partition
 
 __all__ = ["CHECK", "CODES", "Pair", "findings"]
@@ -52,8 +53,8 @@ def findings(pair: Pair) -> Iterator[Finding]:
     """Yield that a broker would load both folders as the same partition."""
     older, newer = pair
     log_dirs = older.log_dir, newer.log_dir
-    if log_dirs[0].path == log_dirs[1].path:
-        return  # start-refused, of the log directory
+    if log_dirs[0].path == log_dirs[1].path or _are_stray(pair):
+        return  # start-refused, of the log directory; or start-stray, of both
     benign = []
     if not all(log_dir.clean_shutdown for log_dir in log_dirs):
         benign.append(WHILE_MOVING)
@@ -73,6 +74,13 @@ def findings(pair: Pair) -> Iterator[Finding]:
             folders=_words(older.folder, newer.folder), log_dirs=_words(*(each.path for each in log_dirs))
         ),
     )
+
+
+def _are_stray(pair: Pair) -> bool:
+    """Return whether a broker renames both folders, so that they do not clash; from 3.7 on, after it has read them."""
+    metadata = next(filter(None, map(metadata_beside, pair)), None)
+    place = pair[1].place
+    return metadata is not None and not metadata.assigns(pair[1].topic_id, place.partition, place.broker_id)
 
 
 def _words(*paths: str | None) -> str:

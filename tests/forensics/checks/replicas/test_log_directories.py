@@ -88,6 +88,16 @@ def test_two_copies_of_a_log_directory_are_no_two_log_directories(tmp_path: Path
     assert _found(tmp_path) == []
 
 
+def test_strays_do_not_clash(broker: Path) -> None:
+    """A broker renames folders that the metadata does not assign to it: here, of another topic id."""
+    _put_in_both(broker)
+    for disk in ("disk-1", "disk-2"):
+        metadata = broker / disk / NAME / "partition.metadata"
+        metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", "ascii")
+    assert [finding.code.name for finding in _found(broker) if finding.code.name == CODE] == []
+    assert "refuses" not in {row["effect"] for row in kforensics.forecast(broker).to_pylist()}
+
+
 def test_a_partition_in_two_folders_of_one_log_directory_is_found_once(broker: Path) -> None:
     """It is start-refused, of the log directory."""
     shutil.copytree(broker / "disk-1" / NAME, broker / "disk-1" / "moved-00")
