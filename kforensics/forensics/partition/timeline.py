@@ -53,6 +53,7 @@ EXPECTED_ABORTED_ENTRY = np.dtype(
         ("last_offset", "i8"),  # of the ABORT marker
         ("last_stable_offset", "i8"),  # as the leader writes it
         ("follower_last_stable_offset", "i8"),  # the only other value a follower may write; else the same
+        ("old_follower_last_stable_offset", "i8"),  # the value it may write in old releases; else the same
         ("first_offset_exact", "?"),
         ("last_stable_offset_exact", "?"),
     ]
@@ -183,7 +184,9 @@ def expected_aborted_entries(
 
     They do not depend on the high watermark or the log start offset. A follower applies a whole fetch before it
     computes its entries: if no other transaction was open at the marker, its entry may name the first offset of the
-    next transaction of another producer.
+    next transaction of another producer. In old releases (0.11 to 2.0) it may be the next one of the same producer:
+    ``ProducerStateManager.completeTxn`` took the first of all open transactions; later, ``lastStableOffset`` left out
+    those of the producer.
 
     Args:
         transaction_store: transactions of a partition.
@@ -209,11 +212,21 @@ def _entries(page: TransactionPage, aborted: TransactionArray, exact_from: int |
     ranks, unstable = by_first_offset.oldest_unstable(markers + 1)
     stable = np.where(unstable, np.append(by_first_offset.first_offset, NEVER)[ranks], markers + 1)
     producer_ids = rows["producer_id"][by_first_offset.order]
-    following = _next_of_others(by_first_offset, producer_ids, markers, aborted["producer_id"])
+    following = {
+        "follower_last_stable_offset": _next_of_others(by_first_offset, producer_ids, markers, aborted["producer_id"]),
+        "old_follower_last_stable_offset": _next_of_all(by_first_offset, markers),
+    }
     entries["last_stable_offset"] = stable
-    entries["follower_last_stable_offset"] = np.where(unstable | (following == NEVER), stable, following)
+    for name, first_offset in following.items():
+        entries[name] = np.where(unstable | (first_offset == NEVER), stable, first_offset)
     entries["last_stable_offset_exact"] = exact_from is not None and markers >= exact_from
     return entries
+
+
+def _next_of_all(by_first_offset: _ByFirstOffset, offsets: Any) -> Any:
+    """Return the first offset of the next transaction after each offset, NEVER if there is none."""
+    ranks = by_first_offset.first_offset.searchsorted(offsets, side="right")
+    return np.append(by_first_offset.first_offset, NEVER)[ranks]
 
 
 def _next_of_others(by_first_offset: _ByFirstOffset, producer_ids: Any, offsets: Any, excluded: Any) -> Any:

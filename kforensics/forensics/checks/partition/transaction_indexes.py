@@ -64,13 +64,21 @@ CODES = by_name(
             "too small only costs time."
         ),
         benign=(
-            "A follower computes the value when it appends a batch, a leader when it writes the marker; both "
-            "values are accepted. If the start of the log is missing, the expected value is uncertain."
+            "A follower computes the value when it has appended what it fetched, a leader when it writes the marker; "
+            "both values are accepted, and that of a follower of an old release (0.11 to 2.0), which may be the start "
+            "of the next transaction of the same producer. If the start of the log is missing, the expected value is "
+            "uncertain."
         ),
     ),
 )
 
 NOTHING = -1
+# Fields of an expected entry: the values that are accepted, each with who writes it.
+ACCEPTED = {
+    "last_stable_offset": "a leader writes",
+    "follower_last_stable_offset": "a follower may write",
+    "old_follower_last_stable_offset": "a follower of 0.11 to 2.0 may write",
+}
 # Fields of an entry that mark a fault, each with a phrase for it.
 FAULTS = (
     ("out_of_order", "does not end after the previous entry"),
@@ -141,7 +149,7 @@ def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Itera
         entries = index.usable.at(int(expected["last_offset"][0]), last)
         match = matching_rows(expected, "last_offset", entries["producer_id"], entries["last_offset"])
         right, stored = take_rows(expected, match), entries["last_stable_offset"]
-        leader, follower = right["last_stable_offset"], right["follower_last_stable_offset"]
+        leader = right["last_stable_offset"]
         # Transactions that start before the coverage may have been open at the marker, and be gone since.
         coverage_start = np.where(
             right["last_stable_offset_exact"],
@@ -153,11 +161,12 @@ def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Itera
             & (entries["last_offset"] >= state.first_uncompacted_offset)
             & (leader >= state.local_log_start_offset)
         )
-        is_wrong = is_comparable & (stored != leader) & (stored != follower)
+        is_wrong = is_comparable & np.logical_and.reduce([stored != right[name] for name in ACCEPTED])
         is_wrong &= (stored >= coverage_start) | (stored < 0)
         if is_wrong.any():
             hides_later = _earliest_start_after(entries, index.earliest_start_after(last)) < stored
-            yield RowPart(entries, {"leader": leader, "follower": follower, "hides_later": hides_later}).taken(is_wrong)
+            values = {who: right[name] for name, who in ACCEPTED.items()}
+            yield RowPart(entries, {**values, "hides_later": hides_later}).taken(is_wrong)
 
 
 def _earliest_start_after(entries: AbortedEntryArray, following: int) -> IntArray:
@@ -171,20 +180,23 @@ def _earliest_start_after(entries: AbortedEntryArray, following: int) -> IntArra
 
 
 def _stable_offset_mismatch(state: PartitionState, row: Row) -> Finding:
-    largest = max(row["leader"], row["follower"])
-    is_too_large = row["last_stable_offset"] > largest
+    writers: dict[int, str] = {}
+    for who in ACCEPTED.values():
+        writers.setdefault(row[who], who)
+    # Releases that are maintained decide what is too large.
+    *maintained, _ = ACCEPTED.values()
+    is_too_large = row["last_stable_offset"] > max(row[who] for who in maintained)
     hides_later = is_too_large and row["hides_later"]
     # The transaction that is open at the expected offset may have ended in the segment that the copy lacks.
-    lacking = state.log_gaps.between(min(row["leader"], row["last_stable_offset"]), row["last_offset"])
+    lacking = state.log_gaps.between(min(*writers, row["last_stable_offset"]), row["last_offset"])
     is_excused = lacking.cause is not None or (is_too_large and lacking.merged)
     worst = Severity.CRITICAL if hides_later else Severity.WARNING if is_too_large else None
-    and_follower = f", a follower may also write {row['follower']}" if row["follower"] != row["leader"] else ""
+    expected = ", ".join(f"{who} {value}" for value, who in writers.items())
     finding = state.finding(
         CODES["txnindex-lso-mismatch"],
-        f"{_entry(row)} has last stable offset {row['last_stable_offset']}; a leader writes "
-        f"{row['leader']}{and_follower}.",
+        f"{_entry(row)} has last stable offset {row['last_stable_offset']}; {expected}.",
         severity=Severity.INFO if is_excused else worst,
-        evidence={"last_stable_offset": row["last_stable_offset"], "expected": [row["leader"], row["follower"]]},
+        evidence={"last_stable_offset": row["last_stable_offset"], "expected": [*writers]},
         exactness=Exactness.UNVERIFIABLE if is_excused else Exactness.EXACT,
         benign=(
             "written by a follower: no, it would have another value",

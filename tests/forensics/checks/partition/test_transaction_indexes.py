@@ -27,6 +27,10 @@ CORRUPT, MISMATCH = "txnindex-corrupt", "txnindex-lso-mismatch"
 INTERLEAVED = "D 1 0 0-1 @0-1 T; D 2 0 0-0 @2-2 T; D 1 0 2-2 @3-3 T; M 1 0 A 5 @4; D 3 0 0-0 @5-5 N; M 2 0 C 5 @6"
 NESTED = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; M 1 0 A 1 @3"
 ONE_FETCH = "D 1 0 0-0 @0-0 T; M 1 0 A 0 @1; D 3 0 0-0 @2-2 N; D 2 0 0-0 @3-3 T"
+SAME_PRODUCER = (
+    "D 1 0 0-0 @0-0 T; M 1 0 A 0 @1; D 3 0 0-0 @2-2 N; D 1 0 1-1 @3-3 T; M 1 0 A 0 @4; D 3 0 1-1 @5-5 N; "
+    "D 2 0 0-0 @6-6 T; M 2 0 A 0 @7"
+)
 BUMPED = "D 1 7 0-2 @0-2 T; M 1 8 C 4 @3; D 1 8 0-0 @4-4 T; M 1 9 A 4 @5"
 TIMED_OUT = "D 1 0 0-2 @0-2 T; M 1 1 A 4 @3; D 1 2 0-0 @4-4 T"
 EMPTY_ABORT = "M 1 0 A 2 @0; D 1 0 0-1 @1-2 T; M 1 0 C 2 @3"
@@ -64,6 +68,9 @@ SOUND = {
     "5 nested": (NESTED, [(2, 1, 2, 0), (1, 0, 3, 4)]),
     "6 leader": (ONE_FETCH, [(1, 0, 1, 2)]),
     "6 follower": (ONE_FETCH, [(1, 0, 1, 3)]),
+    "6 leader, same producer": (SAME_PRODUCER, [(1, 0, 1, 2), (1, 3, 4, 5), (2, 6, 7, 8)]),
+    "6 follower, same producer": (SAME_PRODUCER, [(1, 0, 1, 6), (1, 3, 4, 6), (2, 6, 7, 8)]),
+    "6 follower of an old release, same producer": (SAME_PRODUCER, [(1, 0, 1, 3), (1, 3, 4, 6), (2, 6, 7, 8)]),
     "7 transaction version 2": (BUMPED, [(1, 4, 5, 6)]),
     "9 timeout": (TIMED_OUT, [(1, 0, 3, 4)]),
     "15 nothing to abort": ("D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2", []),
@@ -147,6 +154,16 @@ def test_an_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
 OTHER: dict[str, tuple[str, list[Aborted], Severity]] = {
     "too small": (INTERLEAVED, [(1, 0, 4, 1)], Severity.INFO),
     "6 too large": (ONE_FETCH, [(1, 0, 1, 4)], Severity.WARNING),
+    "6 too small for a follower of an old release": (
+        *(SAME_PRODUCER, [(1, 0, 1, 4), (1, 3, 4, 6), (2, 6, 7, 8)], Severity.INFO),
+    ),
+    "6 too large for followers of any release": (
+        *(SAME_PRODUCER, [(1, 0, 1, 7), (1, 3, 4, 6), (2, 6, 7, 8)], Severity.CRITICAL),
+    ),
+    "6 too large, same producer alone": (
+        *("D 1 0 0-0 @0-0 T; M 1 0 A 0 @1; D 3 0 0-0 @2-2 N; D 1 0 1-1 @3-3 T; M 1 0 C 0 @4",),
+        *([(1, 0, 1, 4)], Severity.WARNING),
+    ),
     "hides a later entry": (NESTED, [(2, 1, 2, 3), (1, 0, 3, 4)], Severity.CRITICAL),
     "last of all": (NESTED, [(2, 1, 2, 0), (1, 0, 3, 5)], Severity.WARNING),
 }
