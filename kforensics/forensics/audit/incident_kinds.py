@@ -183,7 +183,7 @@ KINDS = (
         _disk,
         (
             *("snapshot-open-txn-mismatch", "snapshot-state-mismatch", "snapshot-beyond-offset"),
-            *("snapshot-missing-producer", "snapshot-absent", "snapshot-corrupt"),
+            *("snapshot-missing-producer", "snapshot-absent", "snapshot-corrupt", "snapshot-extra-producer"),
         ),
     ),
     IncidentKind(
@@ -229,17 +229,20 @@ KINDS = (
         _producer,
         (
             *("marker-malformed", "marker-partition-unlisted", "marker-flags-unexpected", "marker-outside-window"),
-            *("marker-coordinator-epoch-regressed", "marker-coordinator-epoch-mismatch"),
+            *("marker-coordinator-epoch-regressed", "marker-coordinator-epoch-mismatch", "control-shell"),
         ),
     ),
     IncidentKind(
         "next-start",
         "the next start of the broker fails, or changes what it serves",
         _disk,
-        (*start_effects.CODES, *cluster_ids.CODES, *log_directories.CODES),
+        (*start_effects.CODES, *cluster_ids.CODES, *log_directories.CODES, "folder-in-partition"),
     ),
     IncidentKind(
-        "index-damage", "indexes disagree with logs", _disk, ("index-mismatch", "index-corrupt", "timeindex-mismatch")
+        "index-damage",
+        "indexes disagree with logs",
+        _disk,
+        ("index-mismatch", "index-corrupt", "timeindex-mismatch", "txnindex-lso-mismatch"),
     ),
     IncidentKind(
         "checkpoint-damage",

@@ -81,6 +81,8 @@ CONSEQUENCES_OF_CODES = {
     "snapshot-open-txn-mismatch": (
         "A broker that loads the snapshot may deliver uncommitted records, or hide records until it is repaired."
     ),
+    "txnindex-lso-mismatch": "Consumers with read_committed may receive aborted records.",
+    "folder-in-partition": "The broker takes the log directory offline when it opens or creates the file of that name.",
 }
 # The same for codes that say less than others of their kind, if an incident has no others.
 CONSEQUENCES_OF_LESSER_CODES = {

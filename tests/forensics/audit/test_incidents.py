@@ -15,7 +15,7 @@ import pytest
 import kforensics
 from kforensics.analyses.audit import AuditRequest, audit_results
 from kforensics.analyses.partitions import investigate
-from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE
+from kforensics.forensics.audit.incident_kinds import KINDS, KINDS_BY_CODE, kind_of
 from kforensics.forensics.audit.incident_parts import MAX_EXAMPLES
 from kforensics.forensics.audit.incident_text import CONSEQUENCES, since_when
 from kforensics.forensics.audit.incidents import IncidentSummary
@@ -138,6 +138,23 @@ def test_harmless_traces_of_a_rolling_restart_are_one_incident() -> None:
     (row,) = _incidents("rolling-restart")
     assert (row["kind"], row["severity"], row["remedy"]) == ("harmless-traces", "info", None)
     assert row["findings"] == 24
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("txnindex-lso-mismatch", "index-damage"),
+        ("snapshot-extra-producer", "producer-state"),
+        ("control-shell", "faulty-markers"),
+        ("folder-in-partition", "next-start"),
+    ],
+)
+def test_no_alarm_is_called_a_harmless_trace(code: str, kind: str) -> None:
+    """These codes are information in most logs, and more where their files show it."""
+    finding = _finding(code, 1, 0)
+    assert kind_of(replace(finding, severity=Severity.INFO)).name == "harmless-traces"
+    for severity in (Severity.WARNING, Severity.ERROR, Severity.CRITICAL):
+        assert kind_of(replace(finding, severity=severity)).name == kind
 
 
 @pytest.mark.parametrize("sample", SCENARIOS)
