@@ -10,19 +10,26 @@ import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of
+from kforensics.forensics.core.record_arrays import concat_rows
 from kforensics.forensics.partition.index_entries import IndexFault, IndexFaultArray
+from kforensics.forensics.partition.index_evidence import SegmentEvidence
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name, forbidden
 from kforensics.parsers.format.array_types import BoolArray
+from kforensics.parsers.state.indexes import TIME_ENTRY
 
 __all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
 
 UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
-AHEAD = "index copied after the log, while the broker was running: possible; the broker rebuilds it at its next start"
+AHEAD = (
+    "index copied after the log, while the broker was running, or entry left from before the log was truncated: "
+    "possible; the broker rebuilds this index at its next start"
+)
 LEFT_OVER = "entry left from before the log was truncated: possible; the broker rebuilds this index at its next start"
+STALE = "entries left from before the log was truncated: likely; the broker rebuilds this index at its next start"
 LOST = "end of the segment lost: likely, offsets are missing after it"
 REPLACED = "copied while the cleaner of the running broker replaced the segment: not ruled out"
 # Observations of log offsets that explain why index entries do not match the log, and the codes of their findings.
@@ -126,12 +133,11 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
     if faulty.fault is IndexFault.UNREADABLE and (error := forbidden(faulty.file.path)):
         return state.forbidden(code, error.path, error.why)
     is_rebuilt = _is_rebuilt(state, faulty.segment)
-    is_ahead = is_rebuilt and _is_ahead(state, faulty)
-    is_left_over = is_rebuilt and _is_left_over(state, faulty)
+    origin = _origin(state, faulty) if is_rebuilt else None
     is_replaced = _may_be_replaced(state, faulty)
     less = Severity(max(severity - 1, Severity.INFO)) if is_rebuilt else severity
     is_lost = _is_of_lost_batches(state, faulty)
-    less = Severity.INFO if is_ahead or is_left_over or is_replaced or is_lost else less
+    less = Severity.INFO if origin or is_replaced or is_lost else less
     evidence: dict[str, object] = {"entries": faulty.count}
     first = faulty["offset"]
     finding = state.finding(
@@ -142,7 +148,7 @@ def index_finding(state: PartitionState, code: Code, faulty: FaultyIndex, messag
         evidence=evidence | ({"left_out": faulty.more} if faulty.more else {}),
         exactness=Exactness.UNVERIFIABLE if faulty.fault is IndexFault.UNREADABLE else Exactness.EXACT,
         benign=(
-            AHEAD if is_ahead else LEFT_OVER if is_left_over else _whether_rebuilt(state, faulty.segment),
+            origin or _whether_rebuilt(state, faulty.segment),
             *([REPLACED] if is_replaced else []),
             *([LOST] if is_lost else []),
         ),
@@ -162,13 +168,32 @@ def _cause(state: PartitionState, faulty: FaultyIndex) -> str | None:
 
 
 def _is_rebuilt(state: PartitionState, segment: int) -> bool:
-    """Return whether a broker that starts with these files recovers the segment. Rule: ``LogLoader.recoverLog``."""
-    log_dir = state.partition.log_dir
-    if log_dir.clean_shutdown or RECOVERY_POINT not in log_dir.checkpoints:
+    """Return whether a broker that starts with these files recovers the segment. Rule: ``LogLoader.recoverLog``.
+
+    If only a partition was copied, its last segment shows whether the broker was running.
+    """
+    log_dir, segments = state.partition.log_dir, state.partition.segments
+    is_last = segment == len(segments) - 1
+    if log_dir.clean_shutdown:
         return False
-    segments = state.partition.segments
+    if RECOVERY_POINT not in log_dir.checkpoints:
+        return is_last and _is_preallocated(state, segment)
     recovery_point = state.partition.checkpoint(RECOVERY_POINT) or 0
-    return segment == len(segments) - 1 or (segments[segment + 1].base_offset or 0) > recovery_point
+    return is_last or (segments[segment + 1].base_offset or 0) > recovery_point
+
+
+def _is_preallocated(state: PartitionState, segment: int) -> bool:
+    """Return whether both indexes of a segment have the size that those of an active segment have, the same for both.
+
+    A broker cuts them to their entries when it closes the segment, also when it is shut down. Rule:
+    ``AbstractIndex.trimToValidSize``; the size is ``segment.index.max.bytes``, rounded down to whole entries.
+    """
+    evidence, base = SegmentEvidence.of(state.partition, segment), state.partition.segments[segment].base_offset or 0
+    files = state.partition.indexes.get(base), state.partition.time_indexes.get(base)
+    sizes = [file.size for file in files if file is not None]
+    ends = [int(entries.positions[-1]) if len(entries) else 0 for entries in (evidence.offsets, evidence.times)]
+    is_same = len(sizes) == len(files) and abs(sizes[0] - sizes[1]) < TIME_ENTRY.size
+    return is_same and all(size - end >= 2 * TIME_ENTRY.size for size, end in zip(sizes, ends, strict=True))
 
 
 def _may_be_replaced(state: PartitionState, faulty: FaultyIndex) -> bool:
@@ -183,6 +208,15 @@ def _is_of_lost_batches(state: PartitionState, faulty: FaultyIndex) -> bool:
     """Return whether entries are about what is missing at the end of their segment, which may have been cut off."""
     is_beyond = faulty.fault in {IndexFault.BEYOND_LOG, IndexFault.OFFSET_NOT_IN_LOG}
     return is_beyond and faulty.segment in state.log_gaps.incomplete.tolist()
+
+
+def _origin(state: PartitionState, faulty: FaultyIndex) -> str | None:
+    """Return why entries of a sound broker's index may not fit the log, None if nothing shows that."""
+    if _is_stale(state, faulty):
+        return STALE
+    if _is_ahead(state, faulty):
+        return AHEAD
+    return LEFT_OVER if _is_left_over(state, faulty) else None
 
 
 def _is_ahead(state: PartitionState, faulty: FaultyIndex) -> bool:
@@ -202,6 +236,25 @@ def _is_left_over(state: PartitionState, faulty: FaultyIndex) -> bool:
         and faulty.fault in {IndexFault.NO_BATCH_BEGINS, IndexFault.NO_BATCH_ENDS}
         and faulty["offset"] >= state.log_end_offset
     )
+
+
+def _is_stale(state: PartitionState, faulty: FaultyIndex) -> bool:
+    """Return whether entries are of the last ones of the active segment's index, which a truncation left there.
+
+    The log has grown since, beyond the first of these but not the last. An entry that fits was written after those
+    before it, so none of these does.
+    """
+    if faulty.segment != len(state.partition.segments) - 1 or state.index_faults is None:
+        return False
+    faults, evidence = state.index_faults, SegmentEvidence.of(state.partition, faulty.segment)
+    is_time = bool(faulty.first["is_time"])
+    entries = evidence.times if is_time else evidence.offsets
+    rows = faults.times if is_time else concat_rows([faults.corrupt, faults.misfits])
+    fitting = np.flatnonzero(~np.isin(entries.positions, rows["position"][rows["segment"] == faulty.segment]))
+    if not len(fitting) or faulty["position"] <= entries.positions[fitting[-1]]:
+        return False
+    following = entries.offsets[fitting[-1] + 1 :]
+    return bool(following[0] < state.log_end_offset <= following[-1])
 
 
 def _whether_rebuilt(state: PartitionState, segment: int) -> str:

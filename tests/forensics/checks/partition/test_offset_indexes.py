@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,52 @@ def test_an_entry_may_be_left_from_before_a_truncation(
     (finding,) = with_index(tmp_path, [(offset, at[batch] + by) for offset, batch, by in entries], base_offset)
     assert key_facts([finding]) == [(MISMATCH, severity)]
     assert ("before the log was truncated: possible" in finding.benign[0]) == (severity is Severity.INFO)
+
+
+LONGER: Segments = {0: "plain @0-4", 20: "plain @20-24; plain @25-29; plain @30-34; plain @35-39"}
+STALE = [(12, 1, 7), (16, 2, 7), (22, 3, 900)]
+REGROWN = {
+    "up to the last one": (False, [(9, 0, 0), *STALE], {Severity.INFO}),
+    "one not ascending": (False, [(9, 0, 0), (14, 1, 0), (12, 1, 7), (22, 3, 900)], {Severity.INFO}),
+    "in the log only": (False, [(9, 0, 0), *STALE[:2]], {Severity.WARNING}),
+    "one that fits after it": (False, [(12, 0, 7), (14, 1, 0), (22, 3, 900)], {Severity.WARNING, Severity.INFO}),
+    "none that fits before it": (False, STALE, {Severity.WARNING, Severity.INFO}),
+    "of a stopped broker": (True, [(9, 0, 0), *STALE], {Severity.ERROR}),
+}
+
+
+@pytest.mark.parametrize(("clean", "entries", "severities"), REGROWN.values(), ids=REGROWN)
+def test_a_log_may_have_grown_past_the_first_entries_that_a_truncation_left(
+    tmp_path: Path, clean: bool, entries: Sequence[tuple[int, int, int]], severities: set[Severity]
+) -> None:
+    """A follower of 0.11 truncated its log, appended less than before, and was killed."""
+    at = positions(forge(tmp_path, LONGER, clean_shutdown=clean), 20)
+    results = with_index(tmp_path, [(offset, at[batch] + by) for offset, batch, by in entries], 20)
+    assert {finding.severity for finding in results if finding.code.name == MISMATCH} == severities
+    assert all("truncated: likely" in finding.benign[0] for finding in results) == (severities == {Severity.INFO})
+
+
+PREALLOCATED = {
+    "as a running broker has them": (240, 240, Severity.INFO),
+    "rounded down to entries": (248, 240, Severity.INFO),
+    "cut to its entries": (0, 0, Severity.ERROR),
+    "one cut to its entries": (240, 0, Severity.ERROR),
+    "of different sizes": (240, 480, Severity.ERROR),
+}
+
+
+@pytest.mark.parametrize(("size", "time_size", "severity"), PREALLOCATED.values(), ids=PREALLOCATED)
+def test_a_partition_alone_shows_by_its_indexes_that_it_was_not_closed(
+    tmp_path: Path, size: int, time_size: int, severity: Severity
+) -> None:
+    """Neither a checkpoint nor a marker of a clean shutdown was copied with it."""
+    folder = forge(tmp_path / "broker", LOG, clean_shutdown=False)
+    index, times = file_of(folder, 20, "index"), file_of(folder, 20, "timeindex")
+    index.write_bytes(built([(9, positions(folder, 20)[0]), (16, 900)]).ljust(size, b"\0"))
+    times.write_bytes(times.read_bytes().ljust(time_size, b"\0"))
+    alone = shutil.copytree(folder, tmp_path / "alone" / folder.name)
+    (finding,) = findings(state_of(alone.parent))
+    assert key_facts([finding]) == [(MISMATCH, severity)]
 
 
 CLEANINGS = {

@@ -131,6 +131,19 @@ def test_the_active_index_of_a_running_broker_may_be_ahead_of_the_log(
 
 
 @pytest.mark.parametrize(
+    ("entries", "likely"), [([(500, 4), (650, 14), (900, 30)], True), ([(500, 4), (650, 14), (700, 14)], False)]
+)
+def test_a_log_may_have_grown_past_the_first_entries_that_a_truncation_left(
+    tmp_path: Path, entries: Entries, likely: bool
+) -> None:
+    log = {0: "plain @0-4 ts 100", 20: "plain @20-24 ts 500; plain @25-29 ts 600; plain @30-34 ts 700"}
+    forge(tmp_path, log, clean_shutdown=False)
+    first, *_ = with_index(tmp_path, entries, 20)
+    assert key_facts([first]) == [(MISMATCH, Severity.INFO)]
+    assert ("truncated: likely" in first.benign[0]) == likely
+
+
+@pytest.mark.parametrize(
     ("tail", "says"), [(b"\0\0", "not a whole number of entries"), (bytes(240), "240 zero bytes although its segment")]
 )
 def test_a_file_that_is_no_time_index_is_found(tmp_path: Path, tail: bytes, says: str) -> None:
