@@ -170,11 +170,26 @@ def _known_counts(
 
 
 def _larger_count(sample: KeySample, least: int) -> int | None:
-    """Return the largest count above ``least`` that nearly all keys match, None without one."""
+    """Return the largest count above ``least`` that nearly all keys match, None without one.
+
+    It must match as many keys as each smaller count, or more of the keys of that one than chance would have it: of the
+    keys that match a count, half match its double, so nine of ten sometimes do.
+    """
     if len(sample.murmur) < LEAST_KEYS:
         return None
-    candidates = range(MAX_PARTITIONS, least, -1)
-    return next((count for count in candidates if sample.fits(count).mean() >= EXPLAINED), None)
+    fits = {count: sample.fits(count) for count in range(MAX_PARTITIONS, least - 1, -1)}
+    fits = {count: matches for count, matches in fits.items() if count == least or matches.mean() >= EXPLAINED}
+    larger = (count for count in fits if count > least)
+    return next((count for count in larger if _is_best(fits, count)), None)
+
+
+def _is_best(fits: Mapping[int, BoolArray], count: int) -> bool:
+    """Whether a count explains the keys at least as well as each smaller one."""
+    return all(
+        fits[count].sum() >= matches.sum() or _is_no_chance(fits[count][matches], math.gcd(count, smaller) / count)
+        for smaller, matches in fits.items()
+        if smaller < count
+    )
 
 
 def _earlier_counts(sample: KeySample, available: Sequence[int], count: int) -> list[PartitionCount]:
@@ -192,21 +207,30 @@ def _earlier_counts(sample: KeySample, available: Sequence[int], count: int) -> 
 def _are_proven(sample: KeySample, counts: Sequence[int]) -> bool:
     """Whether keys match some counts more often than chance would have it, over all counts that could have been tried.
 
-    With one partition all keys match, so its keys prove nothing: those of the others must match. The bound is that of
-    Chernoff for the sum of independent events.
+    With one partition all keys match, so its keys prove nothing: those of the others must match.
     """
     chance = _chances(counts, sample.partition)
     is_open = chance < 1
     if not is_open.any():
         return False
-    expected = float(chance[is_open].mean())
-    share = float(np.logical_or.reduce([sample.fits(count) for count in counts])[is_open].mean())
+    matches = np.logical_or.reduce([sample.fits(count) for count in counts])[is_open]
+    return _is_no_chance(matches, float(chance[is_open].mean()), (len(counts) - 1) * math.log(max(counts)))
+
+
+def _is_no_chance(matches: BoolArray, expected: float, tried: float = math.log(MAX_PARTITIONS)) -> bool:
+    """Whether it is less probable than BY_CHANCE that so many keys match, by Chernoff's bound for independent events.
+
+    Args:
+        matches: which keys match.
+        expected: the share that is expected to match by chance.
+        tried: natural logarithm of the number of counts that could have been tried.
+    """
+    share = float(matches.mean()) if len(matches) else 0.0
     if share <= expected:
         return False
-    tried = (len(counts) - 1) * math.log(max(counts))
     missed = (1 - share) * math.log((1 - share) / (1 - expected)) if share < 1 else 0.0
     divergence = share * math.log(share / expected) + missed
-    return bool(int(is_open.sum()) * divergence - tried >= -math.log(BY_CHANCE))
+    return len(matches) * divergence - tried >= -math.log(BY_CHANCE)
 
 
 def _chances(counts: Sequence[int], partitions: IntArray) -> Column:

@@ -61,6 +61,31 @@ def test_few_keys_prove_no_missing_partitions() -> None:
     assert (fit.numbers, fit.source, fit.uses_default) == ((1,), CountSource.PARTITIONS, None)
 
 
+def test_nearly_all_of_a_few_keys_match_a_larger_count_by_chance() -> None:
+    """Ten keys of a topic of 0.8 with two partitions: nine of them match four as well."""
+    murmur = np.array([0, 1, 4, 5, 8, 9, 12, 13, 16, 2])
+    fit = fit_partitioner(KeySample(murmur, murmur % 2), [0, 1])
+    assert (fit.numbers, fit.source, fit.share) == ((2,), CountSource.PARTITIONS, 1.0)
+
+
+@pytest.mark.parametrize(("count", "available"), [(4, [0, 1]), (12, [0]), (12, [0, 1, 2, 3])])
+@pytest.mark.parametrize("misplaced", [0, 8])
+def test_misplaced_keys_hide_no_missing_partitions(count: int, available: list[int], misplaced: int) -> None:
+    """Some misplaced keys match the count of the available partitions by chance."""
+    sample = _sample((count, 120 * count))
+    left = sample.take(np.isin(sample.partition, available))
+    left.partition[:misplaced] = available[-1]
+    fit = fit_partitioner(left, available)
+    assert (fit.numbers, fit.source) == ((count,), CountSource.KEYS)
+
+
+@pytest.mark.parametrize("keys", [8, 10, 20])
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_no_key_of_a_topic_that_matches_its_partitions_is_misplaced(count: int, keys: int) -> None:
+    for seed in range(50):
+        assert _fit(_sample((count, keys), seed=seed)).share == 1.0
+
+
 def test_a_given_count_is_used() -> None:
     fit = _fit(_sample((4, 100)), given=8)
     assert (fit.numbers, fit.source) == ((4, 8), CountSource.GIVEN)
