@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -313,6 +314,21 @@ def test_scan_shows_the_worst_partition_first(tmp_path: Path) -> None:
         ("a-well", "clean", 5),
         ("z-gap", "error", 6),
     ]
+
+
+def test_scan_does_not_take_a_compressed_message_for_one_record(tmp_path: Path) -> None:
+    """Forty records in four messages of format 1 each: the headers of compressed ones do not count theirs."""
+    sample = SAMPLES / "legacy-magic-1" / "broker-0"
+    options = ("scan", "--quiet", "--as-of", AS_OF)
+    for codec, said, average in (("none", "40 records in 40 batches", 1.0), ("gzip", "at least 4 records", None)):
+        assert f" {said}" in run(*options, sample / f"codec-{codec}-0").text
+        (row,) = run(*options, "--format", "ndjson", sample / f"codec-{codec}-0").rows("partitions")
+        assert (row["records_per_batch"], row["control_records_share"]) == (average, 0.0)
+    upgraded = forge(tmp_path, {40: "D 1 0 0-1 @40-41 T; M 1 0 C 0 @42"})
+    shutil.copy(sample / "codec-gzip-0" / f"{0:020}.log", upgraded)
+    text = " ".join(run(*options, upgraded).text.split())
+    assert "at least 6 records in 6 batches" in text
+    assert re.search(r"markers are [0-9.]+ % of bytes", text)
 
 
 def test_verify_reports_what_disagrees_with_the_log(tmp_path: Path) -> None:

@@ -137,9 +137,11 @@ def _log_summary(row: dict[str, Any]) -> str:
     if row["log_end_offset"] is None:
         return "LSO unknown, the log is missing"
     batches = format_count(row["batches"], "batch", "batches")
+    # A compressed message of formats 0 and 1 counts as one record; then their average is not known.
+    at_least = "at least " if row["records"] and row["records_per_batch"] is None else ""
     return (
         f"{format_size(row['bytes'])} in {format_count(row['segments'], 'segment')},"
-        f" {format_count(row['records'], 'record')} in {batches},"
+        f" {at_least}{format_count(row['records'], 'record')} in {batches},"
         f" offsets {row['first_offset'] if row['first_offset'] is not None else '-'} to {row['log_end_offset']},"
         f" LSO {row['last_stable_offset']}"
     )
@@ -150,6 +152,7 @@ def _transaction_summary(row: dict[str, Any]) -> str:
     parts += [f"{row[outcome]:,} {outcome}" for outcome in ("committed", "aborted") if row[outcome]]
     parts += [f"{row['open_transactions']:,} open"] if row["open_transactions"] else []
     if row["control_batches"]:
-        of_records, of_bytes = format_share(row["control_records_share"]), format_share(row["control_bytes_share"])
-        parts.append(f"markers are {of_records} of records and {of_bytes} of bytes")
+        shares = [(row["control_records_share"], "records"), (row["control_bytes_share"], "bytes")]
+        known = [f"{format_share(share)} of {what}" for share, what in shares if share is not None]
+        parts.append(f"markers are {' and '.join(known)}")
     return ", ".join(parts)

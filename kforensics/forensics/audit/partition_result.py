@@ -181,6 +181,7 @@ def _partition_row(state: PartitionState, stable: StableOffset | None, findings:
     log, transaction_store = state.log, state.transaction_store
     closed, aborted = len(transaction_store.closed), transaction_store.aborted
     data_batches = log.batches - log.control_batches
+    all_records = 0 if log.compressed_messages and log.control_batches else log.records + log.control_batches
     transaction_records, transaction_ms = _averages(transaction_store)
     worst = worst_severity(findings)
     columns: dict[str, Any] = {
@@ -199,9 +200,9 @@ def _partition_row(state: PartitionState, stable: StableOffset | None, findings:
         "committed": closed - aborted,
         "aborted": aborted,
         "control_batches": log.control_batches,
-        "control_records_share": _share(log.control_batches, log.control_batches + log.records),
+        "control_records_share": _share(log.control_batches, all_records),
         "control_bytes_share": _share(log.control_bytes, log.bytes),
-        "records_per_batch": _share(log.records, data_batches),
+        "records_per_batch": None if log.compressed_messages else _share(log.records, data_batches),
         "aborted_share": _share(aborted, closed),
         "transaction_records": transaction_records,
         "transaction_ms": transaction_ms,

@@ -86,7 +86,7 @@ verdict string worst severity found, in a comparison with other replicas too; cl
 segments int32 segments
 bytes int64 bytes of all batches
 batches int64 batches
-records int64 data records
+records int64 data records; a compressed message of formats 0 and 1 counts as one
 first_offset int64 first available offset; null for an empty log
 log_end_offset int64 offset after the last batch
 last_stable_offset int64 last stable offset
@@ -96,9 +96,9 @@ open_transactions int64 transactions without a marker
 committed int64 committed transactions
 aborted int64 aborted transactions
 control_batches int64 control batches
-control_records_share float64 their share of all records
+control_records_share float64 their share of all records; null if that is not known, as for records_per_batch
 control_bytes_share float64 their share of all bytes
-records_per_batch float64 average number of data records in a data batch
+records_per_batch float64 average number of data records in a data batch; null if formats 0 or 1 are compressed
 aborted_share float64 share of aborted transactions among the ended ones; null if none has ended
 transaction_records float64 average number of records in a transaction
 transaction_ms float64 average duration of an ended transaction in ms

@@ -100,7 +100,8 @@ class LogSummary(Portable):
         first_marker: the first COMMIT or ABORT, in the same form.
         last_marker: the last COMMIT or ABORT, in the same form.
         batches: number of batches.
-        records: number of data records.
+        records: number of data records; a compressed message of formats 0 and 1 counts as one.
+        compressed_messages: number of such messages, whose records are not counted.
         bytes: size of all batches.
         control_batches: number of batches without data records.
         control_bytes: size of those batches.
@@ -125,6 +126,7 @@ class LogSummary(Portable):
     last_marker: BatchColumns
     batches: int = 0
     records: int = 0
+    compressed_messages: int = 0
     bytes: int = 0
     control_batches: int = 0
     control_bytes: int = 0
@@ -207,6 +209,7 @@ def log_summary(batches: BatchColumns, rules: Rules, collectors: Sequence[Collec
         last_marker=markers[LAST[: len(markers)]],
         batches=len(batches),
         records=int(batches.count[~is_control].sum()),
+        compressed_messages=int((~batches.exact).sum()),
         bytes=int(batches.size.sum()),
         control_batches=int(is_control.sum()),
         control_bytes=int(batches.size[is_control].sum()),
@@ -332,6 +335,7 @@ def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: S
         last_marker=right.last_marker if len(right.last_marker) else left.last_marker,
         batches=left.batches + right.batches,
         records=left.records + right.records,
+        compressed_messages=left.compressed_messages + right.compressed_messages,
         bytes=left.bytes + right.bytes,
         control_batches=left.control_batches + right.control_batches,
         control_bytes=left.control_bytes + right.control_bytes,
