@@ -31,7 +31,7 @@ from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,
     KnownTopics,
     cluster_facts_in,
-    newest_time_in,
+    running_in,
 )
 from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
 from kforensics.forensics.partition.partition_files import Partition
@@ -55,6 +55,7 @@ class SettingEvidence:
         configured: settings in the metadata log.
         release: the release of its brokers in the metadata log.
         running_ms: the newest time in the metadata log, until when its broker was running.
+        gone_ms: when its broker had missed a batch of the metadata log, None if nothing shows it.
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
         remote_logs: what a log of the metadata of remote storage shows.
@@ -66,6 +67,7 @@ class SettingEvidence:
     configured: tuple[ClusterSetting, ...] = ()
     release: tuple[int, int] | None = None
     running_ms: int | None = None
+    gone_ms: int | None = None
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
     remote_logs: tuple[RemoteLog, ...] = ()
@@ -87,7 +89,8 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
         if partition.place.topic == METADATA_TOPIC and partition.segments:
             settings, release, topics = cluster_facts_in(partition)
             evidence = replace(evidence, configured=settings, release=release, topics=topics)
-            evidence = replace(evidence, running_ms=newest_time_in(partition))
+            running = running_in(partition)
+            evidence = replace(evidence, running_ms=running.until, gone_ms=running.gone_from)
         elif partition.place.topic == REMOTE_LOG_METADATA:
             evidence = replace(evidence, remote_logs=remote_logs_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:
@@ -121,7 +124,7 @@ def rules_by_evidence(
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
     deleted, unreplicated = dict(rules.deleted_topics), [*rules.unreplicated_topics]
-    out_of_sync, running_until = dict(rules.out_of_sync), dict(rules.running_until)
+    out_of_sync, running_until, gone_from = dict(rules.out_of_sync), dict(rules.running_until), dict(rules.gone_from)
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
@@ -129,7 +132,8 @@ def rules_by_evidence(
             deleted |= one.topics.deleted
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
         out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
-        running_until |= _running_until(of_cluster, log_dirs[cluster])
+        running_until |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.running_ms)
+        gone_from |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.gone_ms)
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
@@ -142,6 +146,7 @@ def rules_by_evidence(
         unreplicated_topics=tuple(unreplicated),
         out_of_sync=out_of_sync,
         running_until=running_until,
+        gone_from=gone_from,
     )
 
 
@@ -158,14 +163,17 @@ def _out_of_sync(
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
 
 
-def _running_until(
-    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+def _by_broker(
+    evidence: Sequence[SettingEvidence],
+    log_dirs: Iterable[tuple[int | None, str | None]],
+    time_in: Callable[[SettingEvidence], int | None],
 ) -> dict[str | None, int]:
-    """Return until when the broker of each log directory was running, by its own copy of the metadata log."""
+    """Return the newest time that the broker's own copies of the metadata log show, for each log directory."""
     by_broker: dict[int | None, int] = {}
     for one in evidence:
-        if one.running_ms is not None and one.member.broker_id is not None:
-            by_broker[one.member.broker_id] = max(one.running_ms, by_broker.get(one.member.broker_id, one.running_ms))
+        broker, time = one.member.broker_id, time_in(one)
+        if time is not None and broker is not None:
+            by_broker[broker] = max(time, by_broker.get(broker, time))
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
 
 

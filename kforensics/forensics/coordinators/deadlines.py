@@ -115,7 +115,8 @@ def _stopped_until(cluster: Cluster, history: History) -> int:
     """
     if not cluster.rules.is_assumed:
         return NEVER
-    kept_until = NO_TIME if history.kept_until == NO_TIME else history.kept_until - cluster.rules.late_buffer_ms
+    kept_until = _kept_until(cluster, history)
+    kept_until = NO_TIME if kept_until == NO_TIME else kept_until - cluster.rules.late_buffer_ms
     return max(history.last_record_time, kept_until)
 
 
@@ -139,7 +140,7 @@ def seen_until(cluster: Cluster) -> IntArray:
         if not was_stopped:
             running.add(log_dir)
         is_stopped = was_stopped and _is_evaluated_at_its_copy(cluster, markers)
-        until = NEVER if is_stopped else max(markers.last_marker_time, markers.kept_until)
+        until = NEVER if is_stopped else max(markers.last_marker_time, _kept_until(cluster, markers))
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     histories = cluster.coordinators.histories
     times = []
@@ -147,7 +148,8 @@ def seen_until(cluster: Cluster) -> IntArray:
         is_alone = one.place.log_dir in running and one.kept_until != NO_TIME
         others = NO_TIME if is_alone else seen.get(one.place.log_dir, NO_TIME)
         is_stopped = one.is_stopped and cluster.rules.is_assumed
-        times.append(_stopped_until(cluster, one) if is_stopped else max(one.last_record_time, one.kept_until, others))
+        kept_until = _kept_until(cluster, one)
+        times.append(_stopped_until(cluster, one) if is_stopped else max(one.last_record_time, kept_until, others))
     seen_times: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
     return seen_times
 
@@ -162,7 +164,7 @@ def copied_at(cluster: Cluster) -> IntArray:
     times = [
         cluster.rules.as_of_ms
         if _is_evaluated_at_its_copy(cluster, history)
-        else max(history.last_record_time, history.kept_until)
+        else max(history.last_record_time, _kept_until(cluster, history))
         for history in histories
     ]
     copied: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
@@ -177,6 +179,16 @@ def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
     if markers.left_by_shutdown or _is_evaluated_at_its_copy(cluster, markers):
         return markers.copied_at
     return max(markers.last_marker_time, markers.kept_until)
+
+
+def _kept_until(cluster: Cluster, log: PartitionMarkers | History) -> int:
+    """Return the newest time of the files of a log, but none at which its broker was no longer seen.
+
+    A broker that has lost its controllers goes on, but another one may have become the coordinator. And a copy that
+    makes files new a few minutes after a crash looks like one that has kept their times. The metadata log beside them
+    shows when the broker crashed, or lost its controllers.
+    """
+    return min(log.kept_until, cluster.rules.gone_from.get(log.place.log_dir, NEVER))
 
 
 def _is_evaluated_at_its_copy(cluster: Cluster, log: PartitionMarkers | History) -> bool:

@@ -76,6 +76,8 @@ class Rules:
             as far as metadata logs show it; NO_TIME for those that were never seen in sync.
         running_until: until when the broker of each log directory was running, in ms, by its own copy of the metadata
             log, which has a record of every half second.
+        gone_from: when the broker of each log directory had missed a record of the metadata log, in ms: from then on it
+            was stopped, or without its controllers, if it was not copied then.
         cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
             cluster was copied long before the newest one: they are evaluated as of that time.
         newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
@@ -105,6 +107,7 @@ class Rules:
     unreplicated_topics: tuple[str, ...] = ()
     out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
     running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    gone_from: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     newest_ms: int | None = None
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from kforensics.forensics.core.broker_settings import (
@@ -36,7 +38,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 
-__all__ = ["ClusterFacts", "ClusterSetting", "KnownTopics", "cluster_facts_in", "newest_time_in"]
+__all__ = ["ClusterFacts", "ClusterSetting", "KnownTopics", "Running", "cluster_facts_in", "running_in"]
 
 BROKER_RESOURCE = 4
 RECORDS = {*TOPIC_RECORDS, *ELECTION_RECORDS, "RemoveTopicRecord", "RegisterBrokerRecord"}
@@ -44,6 +46,8 @@ RECORDS = {*TOPIC_RECORDS, *ELECTION_RECORDS, "RemoveTopicRecord", "RegisterBrok
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
 SOURCE = "metadata log"
+# So many of the last batches of a metadata log show how often its leader writes.
+LAST_BATCHES = 20
 # The first metadata version of a release: ``MetadataVersion``. Only those are named between which a default changed.
 RELEASES = {7: (3, 3), 8: (3, 4), 12: (3, 6), 22: (4, 0)}
 
@@ -101,18 +105,33 @@ def cluster_facts_in(metadata: Partition) -> ClusterFacts:
     return reader.facts()
 
 
-def newest_time_in(partition: Partition) -> int | None:
-    """Return the newest timestamp in a metadata log, None if there is none.
+class Running(NamedTuple):
+    """Until when the broker of a copy of a metadata log was running.
+
+    Attributes:
+        until: the newest time in the log, in ms; None if there is none.
+        gone_from: when it had missed a batch that was due, in ms; None if nothing shows when one was due.
+    """
+
+    until: int | None
+    gone_from: int | None
+
+
+def running_in(partition: Partition) -> Running:
+    """Return until when the broker of a metadata log was running.
 
     While a broker runs it fetches the metadata log, whose leader writes at least a ``NoOpRecord`` every half second
-    (``metadata.max.idle.interval.ms``). So this is when the broker stopped, or when it was copied.
+    (``metadata.max.idle.interval.ms``). So the newest time is when the broker stopped, lost its controllers, or was
+    copied. Where that interval was changed or switched off, the last batches are farther apart.
 
     Raises:
         InputError: the metadata log cannot be read.
     """
     with open_source(partition.segments[-1].path) as source:
         times = (batch.max_timestamp for batch in walk(source) if isinstance(batch, Batch) and batch.crc_valid)
-        return max(filter(None, times), default=None)
+        last = nlargest(LAST_BATCHES, filter(None, times))
+    longest = max((later - earlier for later, earlier in pairwise(last)), default=None)
+    return Running(last[0] if last else None, None if longest is None else last[0] + longest)
 
 
 @dataclass(slots=True)

@@ -242,12 +242,17 @@ class PartitionState:
         """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
 
         A checkout makes all files new: then the last segment is much younger than the newest timestamp. NO_TIME then.
+        The partition may also look younger than its broker was, which created none after it had stopped or had lost its
+        controllers.
 
         Args:
             newest_ms: newest time that is known of its markers.
         """
-        written = self.partition.segments[-1].mtime_ms if self.partition.segments else None
-        if written is None or written > max(self.log.newest_timestamp, newest_ms) + self.rules.late_buffer_ms:
+        written, rules = self.partition.segments[-1].mtime_ms if self.partition.segments else None, self.rules
+        gone_from = rules.gone_from.get(self.partition.place.log_dir)
+        if gone_from is not None and (self.partition.created_ms or 0) > gone_from + rules.clock_skew_ms:
+            return NO_TIME
+        if written is None or written > max(self.log.newest_timestamp, newest_ms) + rules.late_buffer_ms:
             return NO_TIME
         return self.partition.copied_ms or NO_TIME
 

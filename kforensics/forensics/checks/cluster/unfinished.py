@@ -91,6 +91,9 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     # A running broker's other files may have been copied later, when the transaction had ended.
     is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
     is_running = ~np.append(is_stopped, True)[ids["coordinator"]]
+    # Its own log may have been copied late enough, but its broker had lost its controllers, if it was not stopped.
+    kept = np.array([history.kept_until for history in cluster.coordinators.histories], "i8")[ids["coordinator"]]
+    is_running &= kept <= transaction_deadlines(cluster)
     may_have_ended = is_running & (coordinator_log_ends(cluster)[ids["coordinator"]] - seen <= COPY_MS)
     may_have_ended = (may_have_ended | ~is_current)[overdue]
     misplaced = is_misplaced(cluster, overdue)

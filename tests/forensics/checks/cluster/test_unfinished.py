@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from os import utime
 from pathlib import Path
@@ -16,6 +17,7 @@ from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import file_of, forge, keep_times, patch
+from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
     "txnlog-prepare-stuck": "test_an_end_that_is_not_everywhere",
@@ -27,6 +29,9 @@ SILENT = {
 }
 PREPARED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0, t-1, t-2} t 1; a PrepareAbort 1 0 {t-0, t-1, t-2} t 100"
 MAX = 900_000
+METADATA = SAMPLES / "replication" / "broker-1" / "__cluster_metadata-0"
+# The time of its last batch: when its broker stopped.
+END_OF_METADATA = 1_795_262_964_763
 
 
 def prepared(folder: Path) -> None:
@@ -258,3 +263,37 @@ def test_an_abort_by_a_coordinator_before_2_5(settings: tuple[str, ...], codes: 
     known = tuple(Setting(ABORT_SCAN, value, GIVEN) for value in settings)
     found = found_in(replace(cluster, rules=replace(cluster.rules, settings=known)))
     assert {placed.code.name for _, placed in found} == codes
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kept", "severity"),
+    [
+        pytest.param(2, (), "info", id="a copy that makes all files new"),
+        pytest.param(4, (), "info", id="a later one"),
+        pytest.param(16, (), "info", id="a later one, beside a topic with the times of clients"),
+        pytest.param(4, ("partition.metadata",), "warning", id="a broker that has lost its controllers"),
+        pytest.param(4, ("partition.metadata", METADATA.name), "error", id="a broker without a metadata log"),
+    ],
+)
+def test_a_copy_some_minutes_after_a_crash_that_makes_its_files_new(
+    minutes: int, kept: tuple[str, ...], severity: str, tmp_path: Path
+) -> None:
+    """A transaction of the last ten seconds was not overdue: the metadata log shows when the broker was killed.
+
+    A broker without controllers creates no partition, so partitions that are older show that files have their times.
+    """
+    stopped, copied_ms = END_OF_METADATA - NOW, END_OF_METADATA + minutes * 60_000
+    coordinator = f"a Empty 1 0 t 0; a Ongoing 1 0 timeout 60000 {{t-0}} t {stopped - 10_000}"
+    forge_coordinator(tmp_path, coordinator, clean_shutdown=False)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(stopped - 10_000)}", clean_shutdown=False)
+    forge(tmp_path, f"plain @0-0 {at(stopped + 20 * 60_000)}", topic="clients", clean_shutdown=False)
+    shutil.copytree(METADATA, tmp_path / METADATA.name)
+    for folder in tmp_path.glob("*-0"):
+        (folder / "partition.metadata").touch()
+    keep_times(tmp_path, copied_ms, copied_ms)
+    for file in tmp_path.glob("*-0/partition.metadata") if kept else ():
+        utime(file, ns=((NOW + 1) * 1_000_000,) * 2)
+    if METADATA.name in kept:
+        shutil.rmtree(tmp_path / METADATA.name)
+    rows = kforensics.audit(str(tmp_path), processes=1).findings.to_pylist()
+    assert [row["severity"] for row in rows if row["code"] == "txnlog-ongoing-overdue"] == [severity]
