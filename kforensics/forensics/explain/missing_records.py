@@ -107,7 +107,8 @@ def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:
             RecordStatus.NOT_ON_HAND, _in_remote_storage(state, remote), UNVERIFIABLE
         )
     if offset < state.log_start_offset:
-        return _not_copied(state, offset) or _deleted(state, offset)
+        # A broker moves the start in remote storage first, and checkpoints it within a minute.
+        return (_not_copied(state, offset) if remote is None else None) or _deleted(state, offset)
     return _not_copied(state, offset)
 
 

@@ -229,6 +229,17 @@ def test_offsets_in_remote_storage_belong_to_the_log(tmp_path: Path) -> None:
         assert story(tmp_path, 9).status is RecordStatus.DELETED
 
 
+def test_what_was_deleted_from_remote_storage_is_deleted_though_the_checkpoint_is_older(tmp_path: Path) -> None:
+    """A broker of 4.3.1 had moved the log start to 42 and checkpointed 21; without remote storage files may lack."""
+    forge(tmp_path, {54: "plain @54-56"}, log_start=21, leader_epochs={42: 0})
+    deleted = story(tmp_path, 25)
+    assert (deleted.status, deleted.bounds.log_start_offset) == (RecordStatus.DELETED, 42)
+    assert "moved the log start offset to 42; its segment is deleted" in deleted.why
+    assert story(tmp_path, 42).status is RecordStatus.NOT_ON_HAND
+    forge(tmp_path, {54: "plain @54-56"}, log_start=21)
+    assert story(tmp_path, 25).status is RecordStatus.NOT_ON_HAND
+
+
 def test_a_log_without_remote_storage_starts_on_disk(tmp_path: Path) -> None:
     """Retention truncates the leader epochs at the log start; a checkpoint from before it is out of date."""
     forge(tmp_path, {20: "plain @20-22"}, log_start=10, leader_epochs={20: 0}, clean_shutdown=False)
