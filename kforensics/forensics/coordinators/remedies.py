@@ -316,7 +316,10 @@ class CoordinatorRemedies:
 
 
 def _addition(finding: Finding, situation: _Situation) -> str:
-    is_forgotten = finding.code.name == "txn-head-deleted" and situation.remedy == "stopped"
+    is_head = finding.code.name == "txn-head-deleted"
+    if is_head and finding.last_offset is not None and finding.last_offset < finding.evidence["log_start_offset"]:
+        return ""  # no data is left that could be exposed
+    is_forgotten = is_head and situation.remedy == "stopped"
     return FORGOTTEN_AT_START if is_forgotten else ADDITIONS[finding.code.name]
 
 

@@ -210,6 +210,14 @@ def test_the_deleted_head_of_a_young_transaction(tmp_path: Path) -> None:
     assert finding.severity is Severity.WARNING
 
 
+def test_a_transaction_whose_records_are_all_deleted_can_expose_none(tmp_path: Path) -> None:
+    forge(tmp_path, f"D 7 0 0-3 @0-3 T {at(5)}; plain @4-4", log_start=4)
+    forge_coordinator(tmp_path, ONGOING)
+    text, _ = findings_with_remedies(tmp_path, as_of_ms=NOW + MINUTE)["txn-head-deleted"]
+    assert commands_in(text) == [DESCRIBE, TERMINATE]
+    assert "expose" not in text
+
+
 TWO_PHASE = "a Empty 7 0 timeout 2147483647 t 1; a Ongoing 7 0 timeout 2147483647 {t-0} start 4 t 4"
 
 

@@ -9,6 +9,7 @@ its own epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from kforensics.forensics.checks.check import Check
@@ -20,6 +21,9 @@ from kforensics.forensics.core.reporting import Row, first_n, place
 from kforensics.forensics.partition.blocking_transactions import evaluation_time, idle_times, silence
 from kforensics.forensics.partition.partition_state import PartitionState
 
+END = f"Have its producer end it. If {FIND_HANGING} lists it, end it with {ABORT}."
+# Of a transaction without any record above the log start offset.
+NO_DATA_LEFT = f"{END} A broker that restarts before that may forget the transaction, with no data left to expose."
 CODES = by_name(
     Code(
         "txn-open-at-end",
@@ -81,10 +85,7 @@ CODES = by_name(
         "txn-head-deleted",
         Severity.WARNING,
         meaning="An open transaction starts below the log start offset.",
-        remedy=(
-            f"Have its producer end it. If {FIND_HANGING} lists it, end it with {ABORT}. A broker that restarts before "
-            "that may forget the transaction and expose its data."
-        ),
+        remedy=f"{END} A broker that restarts before that may forget the transaction and expose its data.",
         why=(
             "Retention or DeleteRecords removed the beginning of a transaction that is still open. The running "
             "broker remembers its first offset, but a broker that reloads the log may not: then the last stable "
@@ -141,14 +142,17 @@ def _late(state: PartitionState, row: Row) -> Finding:
 
 
 def _head_deleted(state: PartitionState, row: Row) -> Finding:
-    return state.finding(
+    is_whole = row["last_offset"] < state.local_log_start_offset
+    deleted = "all its records so far were deleted" if is_whole else "part of it was deleted"
+    finding = state.finding(
         CODES["txn-head-deleted"],
         f"The open transaction of producer {row['producer_id']} starts at offset {row['first_offset']}, below the log "
-        f"start offset {state.local_log_start_offset}: part of it was deleted before it ended.",
+        f"start offset {state.local_log_start_offset}: {deleted} before it ended.",
         **place(row),
         evidence={"log_start_offset": state.local_log_start_offset},
         benign=("short retention with long transactions: possible",),
     )
+    return replace(finding, remedy=NO_DATA_LEFT) if is_whole else finding
 
 
 CHECK = Check("open_transactions", CODES, findings)

@@ -186,6 +186,18 @@ def test_example_19_records_deleted_inside_a_transaction(tmp_path: Path) -> None
     assert "--start-offset 0`." in (remedy_text(state.partition.place, deleted) or "")
 
 
+def test_all_records_deleted_of_a_transaction(tmp_path: Path) -> None:
+    """As DeleteRecords left it in a broker of 4.4.0; no record can be exposed."""
+    state = forged_state(tmp_path, "D 1 0 0-7 @0-7 T; D 2 0 0-11 @8-19 N; plain @20-43", log_start=20)
+    deleted = only(list(open_transactions.findings(state)), "txn-head-deleted")
+    assert deleted.message.endswith(
+        "below the log start offset 20: all its records so far were deleted before it ended."
+    )
+    text = remedy_text(state.partition.place, deleted) or ""
+    assert "--start-offset 0`." in text
+    assert "with no data left to expose" in text
+
+
 def test_a_transaction_that_begins_at_the_log_start_is_whole(tmp_path: Path) -> None:
     text = "plain @0-4; D 1 0 0-9 @5-14 T"
     assert codes_of(forged_findings(open_transactions, tmp_path, text, log_start=5)) == ["txn-open-at-end"]
