@@ -109,7 +109,7 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
     own = [example for example in examples if example["code"] in kind.codes] or examples
     if kind.name == "stuck-transaction":
         lead = next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0])
-        what = _stuck(row, lead, is_two_phase=any(example["two_phase_commit"] for example in own))
+        what = _stuck(row, lead, own)
     else:
         what = _counts(row) if kind.key is by_cluster else _what(row, own[0])
     return {"what": what, "impact": " ".join(_impact(kind, row)) or None, "remedy": _remedy(row, own, examples)}
@@ -130,19 +130,20 @@ def _name(example: Mapping[str, Any]) -> str:
     return f"{example['topic']}-{example['partition']}"
 
 
-def _stuck(row: Mapping[str, Any], lead: Mapping[str, Any], *, is_two_phase: bool) -> str:
-    """Return which transaction does not end, where and since when."""
+def _stuck(row: Mapping[str, Any], lead: Mapping[str, Any], own: Sequence[Mapping[str, Any]]) -> str:
+    """Return which transaction does not end, where and since when; that it hangs only if a finding is sure of it."""
     ids = json.loads(row["transactional_ids"] or "[]")
     producers = ", ".join(_producers(row))
     whose = f"of {', '.join(map(repr, ids))} ({producers})" if ids else f"of {producers}"
     since = "" if row["since"] is None else f", open since {format_time(row['since'])},"
     codes = json.loads(row["codes"])
     state = "has not ended"
-    if any(code.startswith("txn-hanging") for code in codes):
+    sure = (example["code"] for example in own if example["severity"] == str(Severity.CRITICAL))
+    if any(code.startswith("txn-hanging") for code in sure):
         state = "hangs: no coordinator will end it"
     elif "txnlog-prepare-stuck" in codes:
         state = "was decided, and lacks markers"
-    elif is_two_phase:
+    elif any(example["two_phase_commit"] for example in own):
         state = "is in a two-phase commit: nothing but its transaction manager ends it"
     where = f"{_name(lead)} from offset {lead['first_offset']}"
     if row["partition_count"] > 1:

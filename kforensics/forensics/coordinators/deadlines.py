@@ -28,6 +28,7 @@ __all__ = [
     "is_stuck",
     "partition_copied_at",
     "seen_until",
+    "shown_until",
     "transaction_deadlines",
 ]
 
@@ -109,15 +110,43 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
 
 
 def _stopped_until(cluster: Cluster, history: History) -> int:
-    """Return until when a coordinator that was stopped was surely running, NEVER if the caller gives another time.
+    """Return until when a coordinator that was stopped was surely running, NEVER if the caller gives another time."""
+    return _running_until(cluster, history) if cluster.rules.is_assumed else NEVER
+
+
+def _running_until(cluster: Cluster, log: History | PartitionMarkers) -> int:
+    """Return until when the broker of a log was surely running, by its records and by its files.
 
     Files that a copy has made new are taken for old ones if they are hardly younger than the newest record.
     """
-    if not cluster.rules.is_assumed:
-        return NEVER
-    kept_until = _kept_until(cluster, history)
-    kept_until = NO_TIME if kept_until == NO_TIME else kept_until - cluster.rules.late_buffer_ms
-    return max(history.last_record_time, kept_until)
+    newest = log.last_record_time if isinstance(log, History) else log.last_marker_time
+    kept_until = _kept_until(cluster, log)
+    return max(newest, NO_TIME if kept_until == NO_TIME else kept_until - cluster.rules.late_buffer_ms)
+
+
+def shown_until(cluster: Cluster, markers: PartitionMarkers) -> IntArray:
+    """Return until when the log of each coordinator surely has what happened, whatever the time of evaluation.
+
+    Files that have lost their times show it by the newest record or file of another coordinator or of the given
+    partition in the same log directory. The broker's own copy of the metadata log shows it, too. Who gives the time at
+    which such files were copied is believed, but not for a broker that was stopped, which may have been long before.
+
+    Args:
+        cluster: the cluster.
+        markers: a partition.
+    """
+    histories, rules = cluster.coordinators.histories, cluster.rules
+    newest: dict[str | None, int] = {}
+    for log in (*histories, markers):
+        log_dir = log.place.log_dir
+        newest[log_dir] = max(_running_until(cluster, log), newest.get(log_dir, NO_TIME))
+    times = []
+    for one in histories:
+        log_dir, is_given = one.place.log_dir, _is_evaluated_at_its_copy(cluster, one) and not one.is_stopped
+        shown = newest[log_dir] if one.kept_until == NO_TIME else _running_until(cluster, one)
+        times.append(rules.as_of_ms if is_given else max(shown, rules.running_until.get(log_dir, NO_TIME)))
+    until: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
+    return until
 
 
 def _known_until(cluster: Cluster) -> IntArray:

@@ -26,6 +26,7 @@ from kforensics.forensics.coordinators.deadlines import (
     is_awaited,
     is_orphaned,
     partition_copied_at,
+    shown_until,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
@@ -36,7 +37,14 @@ from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["Hanging", "hanging_transactions", "longest_timeouts", "may_lack_markers", "surely_idle_times"]
+__all__ = [
+    "Hanging",
+    "ends_before",
+    "hanging_transactions",
+    "longest_timeouts",
+    "may_lack_markers",
+    "surely_idle_times",
+]
 
 
 class Hanging(NamedTuple):
@@ -109,8 +117,28 @@ def surely_idle_times(cluster: Cluster, partition: int, open_transactions: OpenT
     idle: IntArray = open_transactions["idle_ms"]
     if markers.copied_at == NEVER:
         return idle
-    last_times = open_transactions["last_time" if markers.left_by_shutdown else "appended_by"]
-    return np.minimum(idle, _time_to(partition_copied_at(cluster, markers), last_times))
+    return np.minimum(idle, _time_to(partition_copied_at(cluster, markers), _last_writes(markers, open_transactions)))
+
+
+def _last_writes(markers: PartitionMarkers, open_transactions: OpenTransactionArray) -> IntArray:
+    """Return when the last batch of each open transaction was written at the latest; see `surely_idle_times`."""
+    is_stopped = markers.copied_at == NEVER or markers.left_by_shutdown
+    times: IntArray = open_transactions["last_time" if is_stopped else "appended_by"]
+    return times
+
+
+def ends_before(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:
+    """Return for each open transaction the coordinator, by number, whose log ends first, if before its last batch.
+
+    Such a coordinator may have registered the producer since. NONE if the logs of all reach beyond the last batch.
+    """
+    markers, histories = cluster.marker_join.by_partition[partition], cluster.coordinators.histories
+    stopped = np.array([history.is_stopped and markers.copied_at == NEVER for history in histories], bool)
+    has_all = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
+    until = np.where(has_all, NEVER, shown_until(cluster, markers))
+    first = int(until.argmin())
+    is_before = until[first] <= _last_writes(markers, open_transactions) + cluster.rules.clock_skew_ms
+    return np.where(is_before, first, NONE)
 
 
 def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:

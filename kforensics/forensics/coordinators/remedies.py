@@ -27,6 +27,7 @@ from kforensics.forensics.coordinators.deadlines import (
     transaction_deadlines,
 )
 from kforensics.forensics.coordinators.hanging_transactions import (
+    ends_before,
     hanging_transactions,
     longest_timeouts,
     may_lack_markers,
@@ -85,6 +86,10 @@ REMEDIES = {
         f"The files do not show what followed. Ask for the state of the transaction with {DESCRIBE}. Where it lists "
         f"this partition, its coordinator ends it; otherwise confirm with {FIND_HANGING}, and if it is listed, end it "
         f"with {ABORT}."
+    ),
+    "too early": (
+        "The logs of the coordinators may end before it began, and lack its producer: audit newer copies of "
+        f"__transaction_state, too. Only if {FIND_HANGING} lists it, end it with {ABORT}."
     ),
     "prepared": (
         "Do not abort it: its coordinator has it as {state} and will send the marker. If no marker arrives, check its "
@@ -219,6 +224,9 @@ class CoordinatorRemedies:
         lags = bool(may_lack_markers(cluster, partition, ids)[0])
         if ids[0] == NONE:
             is_late = surely_idle_times(cluster, partition, transaction)[0] > cluster.rules.late_ms
+            if idle_ms > cluster.rules.late_ms and ends_before(cluster, partition, transaction)[0] != NONE:
+                phrase = "unknown, the coordinators' logs may end before it"
+                return _Situation("too early", phrase, {}, limit=Severity.WARNING)
             hangs = cluster.has_all_coordinators and is_late and not lags
             return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
         name = cluster.coordinators.name(int(ids[0]))

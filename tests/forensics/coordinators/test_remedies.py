@@ -168,6 +168,31 @@ def test_an_unknown_producer_hangs_if_all_coordinators_are_available(
     assert (finding.remedy is not None) is is_known
 
 
+@pytest.mark.parametrize(("stopped_ms", "hangs"), [(2_000, False), (30 * MINUTE, True)])
+def test_an_unknown_producer_may_be_in_a_newer_log_of_its_coordinator(
+    tmp_path: Path, stopped_ms: int, *, hangs: bool
+) -> None:
+    """Seen on 4.3.1: the only coordinator's log was that of a broker stopped before the transaction began."""
+    forge(tmp_path / "broker-1", OPEN.replace(at(5), at(10_000)))
+    forge_coordinator(tmp_path / "broker-2", "b Empty 9 0 t 1", node_id=2)
+    keep_times(tmp_path / "broker-1", NOW + 10_000, NOW + 12_000)
+    keep_times(tmp_path / "broker-2", NOW + 1, NOW + stopped_ms)
+    for code in ("lso-stuck", "txn-late"):
+        text, finding = findings_with_remedies(tmp_path, counts=1)[code]
+        assert text.startswith(
+            "No coordinator waits for it" if hangs else "The logs of the coordinators may end before it"
+        )
+        assert commands_in(text) == [FIND, ABORT]
+        assert finding.severity is (finding.code.severity if hangs else Severity.WARNING)
+    incidents = kforensics.audit(
+        str(tmp_path), as_of=NOW + HOUR, settings={"transaction.state.log.num.partitions": 1}
+    ).incidents.to_pylist()
+    (stuck_one,) = (row for row in incidents if row["kind"] == "stuck-transaction")
+    assert stuck_one["severity"] == ("critical" if hangs else "warning")
+    assert ("hangs: no coordinator will end it" in stuck_one["what"]) is hangs
+    assert ("has not ended" in stuck_one["what"]) is not hangs
+
+
 def test_an_unreadable_record_changes_nothing(tmp_path: Path) -> None:
     _, finding = stuck(tmp_path, "a Empty 7 0 t 1; a Dead 7 0 t 2")
     assert finding.remedy is None

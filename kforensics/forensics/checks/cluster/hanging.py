@@ -14,14 +14,16 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import open_transactions, transactions
 from kforensics.forensics.coordinators.absorbed_data import own_commit
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.hanging_transactions import (
+    ends_before,
     hanging_transactions,
     may_lack_markers,
     surely_idle_times,
 )
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
+from kforensics.forensics.coordinators.remedies import REMEDIES
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
@@ -45,8 +47,8 @@ CODES = by_name(
             "identified. The client never registered, or the coordinator's state is lost."
         ),
         benign=(
-            "Some partitions of __transaction_state are not among the files. If the transactional id has "
-            "expired, the transaction hangs all the same."
+            "Some partitions of __transaction_state are not among the files, or end before the transaction began: then "
+            "it is a warning. If the transactional id has expired, the transaction hangs all the same."
         ),
     ),
 )
@@ -76,7 +78,9 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
         return
     ids = cluster.coordinators.id_of(rows["producer_id"])
     is_unknown = (ids == NONE) & (surely_idle_times(cluster, partition, rows) > rules.late_ms)
-    yield from first_n_placed(rows[is_unknown], partial(_unknown_id, cluster, partition))
+    unknown = rows[is_unknown]
+    early = ends_before(cluster, partition, unknown)
+    yield from first_n_placed(unknown, partial(_unknown_id, cluster, partition), early=early)
     rows, ids = rows[ids != NONE], ids[ids != NONE]
     hangs, is_certain, is_orphaned = hanging_transactions(cluster, partition, rows, ids)
     more = {"id": ids[hangs], "is_certain": is_certain[hangs], "is_orphaned": is_orphaned[hangs]}
@@ -89,13 +93,14 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     captured = {history.place.partition for history in cluster.coordinators.histories}
     count = cluster.partition_count
     lags = bool(may_lack_markers(cluster, partition, np.array([NONE]))[0])
-    has_all = cluster.has_all_coordinators and not lags
+    is_early, ended = _ended_before(cluster, row["early"])
+    has_all = cluster.has_all_coordinators and not lags and not is_early
     return cluster.at_partition(
         partition,
         CODES["txn-hanging-unknown-id"],
         f"The transaction of producer {row['producer_id']}, open since offset {row['first_offset']} "
         f"({format_time(row['first_timestamp'])}), has been idle for {format_duration(row['idle_ms'])}, and no "
-        "available transactional id has had this producer id.",
+        f"available transactional id has had this producer id.{ended}",
         **place(row),
         severity=None if has_all else Severity.WARNING,
         evidence={
@@ -107,10 +112,22 @@ def _unknown_id(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         exactness=Exactness.EXACT if has_all else Exactness.UNVERIFIABLE,
         benign=(
             f"coordinator partitions missing: {'no' if cluster.has_all_coordinators else 'possible'}",
+            f"producer registered after the end of its coordinator's log: {'possible' if is_early else 'no'}",
             *(("this replica lacks markers that its leader has: possible, it is out of sync",) if lags else ()),
             "transactional id expired: no matter, no id expires while its transaction is ongoing",
         ),
+        remedy=REMEDIES["too early"] if is_early else None,
     )
+
+
+def _ended_before(cluster: Cluster, coordinator: int) -> tuple[bool, str]:
+    """Return whether the log of a coordinator, NONE for none, may end before a transaction, and that as a sentence."""
+    if coordinator == NONE:
+        return False, ""
+    history = cluster.coordinators.histories[coordinator]
+    name, last = partition_name((TRANSACTION_STATE, history.place.partition or 0)), history.last_record_time
+    record = "it has no record" if last == NO_TIME else f"its last record is of {format_time(last)}"
+    return True, f" But {name} may end before that: {record}."
 
 
 def _idle(milliseconds: int) -> str:

@@ -39,6 +39,36 @@ def test_a_producer_that_no_coordinator_knows(
     assert (place.topic, finding.first_offset, finding.producer_id) == ("t", 0, 7)
 
 
+@pytest.mark.parametrize(
+    ("last", "written", "severity"),
+    [
+        (10_000, 20_000, "warning"),
+        (60_000, 61_000, "critical"),
+        (10_000, 30 * 60_000, "critical"),
+        (10_000, None, "warning"),
+    ],
+    ids=["stopped before", "a later record", "later files", "files without times"],
+)
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_producer_may_be_registered_after_the_log_of_a_coordinator_ends(
+    tmp_path: Path, last: int, written: int | None, severity: str, *, is_stopped: bool
+) -> None:
+    """Seen on 4.3.1: broker 2 was stopped first, then another one led its coordinator, which registered the producer.
+
+    Of a broker that was not stopped, who gives the time at which files without times were copied is believed.
+    """
+    forge_coordinator(tmp_path / "broker-2", f"b Empty 1 0 t {last}", node_id=2, clean_shutdown=is_stopped)
+    forge(tmp_path / "broker-1", f"D 7 0 0-0 @0-0 T {at(40_000)}")
+    keep_times(tmp_path / "broker-1", NOW + 40_000, NOW + 45_000)
+    if written is not None:
+        keep_times(tmp_path / "broker-2", NOW + last, NOW + written)
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY, partition_count=1))
+    is_believed = written is None and not is_stopped
+    assert (finding.code.name, str(finding.severity)) == (UNKNOWN, "critical" if is_believed else severity)
+    sentence = "But __transaction_state-0 may end before that: its last record is of 2023-11-14 22:13:30 UTC."
+    assert (sentence in finding.message) == (finding.severity is Severity.WARNING)
+
+
 def test_a_transaction_in_flight(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0")
     forge(tmp_path, OPEN)
