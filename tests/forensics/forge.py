@@ -75,6 +75,7 @@ __all__ = [
     "keep_times",
     "log_end_offset",
     "patch",
+    "remove_segment",
     "snapshot_bytes",
     "snapshot_entries",
     "swap",
@@ -187,6 +188,12 @@ def forge(
 def file_of(partition_folder: Path, base_offset: int = 0, kind: str = "log") -> Path:
     """Return the path of a segment's file, or of a snapshot."""
     return partition_folder / _name(base_offset, kind)
+
+
+def remove_segment(partition_folder: Path, base_offset: int) -> None:
+    """Remove a segment with its indexes and its snapshot."""
+    for file in partition_folder.glob(_name(base_offset, "*")):
+        file.unlink()
 
 
 def snapshot_bytes(entries: Sequence[SnapshotEntry]) -> bytes:

@@ -56,6 +56,8 @@ REPEATED = ("seq-duplicate-batch", "content-duplicate-retry")
 # Columns with the parts of an effect, in their order.
 EFFECTS = ("hidden_records", "lost_records", "repeated_records")
 LOST_RANGES = ("unclean-election-loss", "segment-missing", "offset-gap", "batch-crc-mismatch", "batch-length-invalid")
+# What a cleaner or retention has removed is info, and not lost.
+CLEANED_RANGES = ("segment-missing", "offset-gap")
 
 
 @dataclass(slots=True)
@@ -273,7 +275,7 @@ def _effect(finding: Finding, result: PartitionResult) -> Effect:
         return 0, 0, int(evidence.get("records", 0))
     if code == "replica-divergence" and "truncates_to" in evidence:
         return 0, int(evidence["records"]) - int(evidence["written_again"]), 0
-    is_lost = code in LOST_RANGES and (code != "offset-gap" or finding.severity > Severity.INFO)  # not by a cleaner
+    is_lost = code in LOST_RANGES and (code not in CLEANED_RANGES or finding.severity > Severity.INFO)
     if is_lost and finding.first_offset is not None and finding.last_offset is not None:
         return 0, max(finding.last_offset - finding.first_offset + 1, 0), 0
     return NO_EFFECT

@@ -19,6 +19,7 @@ __all__ = [
     "TERMINATE",
     "TRANSACTIONS_TOOL",
     "UNDER_REPLICATED",
+    "UNLESS_REPLICAS_DIFFER",
     "export_command",
     "filled_in",
     "for_brokers",
@@ -43,6 +44,7 @@ REBUILD = (
     "Copy the files, and compare the other replicas of {topic}-{partition}: if one is intact, make it the leader and "
     "rebuild this one from it."
 )
+UNLESS_REPLICAS_DIFFER = "No action, unless replica-key-divergence is reported for {topic}-{partition}."
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 # Printable ASCII that single quotes protect. Backquotes, double quotes and braces have a meaning in remedies.
 QUOTABLE = re.compile(r"[ !#-&(-_a-z|~]*")

@@ -15,6 +15,7 @@ from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.explain.lookup import OffsetPosition
 from kforensics.forensics.explain.offset_story import OffsetGap, RecordStatus, StoredBatch
 from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments, remote_segments_at
+from kforensics.forensics.partition.fetched_compacted import compacted_by_leader
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.forensics.sidecar.isolation import containing_partition
@@ -237,7 +238,8 @@ def why_no_batch(state: PartitionState, offset: int, position: OffsetPosition, b
         segment, row = damage
         name = file_name(state.partition.segments[segment].path)
         return Reason(RecordStatus.DAMAGED, f"{missing}, and {_unreadable(name, row)}", APPROXIMATE)
-    compaction = _compaction(state, offset)
+    may_lack_segment = offset_gap.is_between_segments or position.before is None
+    compaction = _compaction(state, offset, offset_gap if may_lack_segment else None)
     if compaction is not None:
         return Reason(RecordStatus.COMPACTED, f"{missing}: {compaction.why}", compaction.exactness)
     is_segment_missing = offset_gap.is_between_segments and _precedes_segment(state, offset_gap)
@@ -276,14 +278,24 @@ class _Compaction:
     exactness: Exactness
 
 
-def _compaction(state: PartitionState, offset: int) -> _Compaction | None:
-    """Return what shows that the cleaner removed a record, None if nothing does."""
+def _compaction(state: PartitionState, offset: int, missing: OffsetGap | None = None) -> _Compaction | None:
+    """Return what shows that the cleaner removed a record, None if nothing does.
+
+    Args:
+        state: the partition.
+        offset: offset of the record.
+        missing: the offset gap that contains it, if that may be a lost segment.
+    """
     dirty = state.first_dirty_offset
     if dirty is not None and offset < dirty:
         return _Compaction(f"the log is compacted up to offset {dirty} according to the cleaner checkpoint", EXACT)
     if offset < state.first_uncleaned_offset:
         return _Compaction("the log around it is compacted", APPROXIMATE)
-    reason = compacted_elsewhere(state)
+    reason = (
+        compacted_elsewhere(state)
+        if missing is None
+        else compacted_by_leader(state, missing.first_offset, missing.last_offset)
+    )
     if reason is None:
         return None
     why = f"this replica probably fetched it from a leader that had compacted it, because {reason}"
@@ -293,6 +305,8 @@ def _compaction(state: PartitionState, offset: int) -> _Compaction | None:
 def _uncompacted(state: PartitionState) -> str:
     if state.is_known_uncleaned:
         return "the log was never compacted according to the cleaner checkpoint"
+    if state.first_dirty_offset is not None:
+        return f"the cleaner only reached offset {state.first_dirty_offset} according to its checkpoint"
     return "nothing shows that the log was compacted"
 
 

@@ -382,7 +382,9 @@ def compaction_of_topic(state: PartitionState) -> str | None:
     if state.partition.place.topic in ALWAYS_COMPACTED:
         return "the topic is compacted"
     policy = state.rules.compaction
-    return None if policy is None else f"cleanup.policy is {policy.value} ({policy.source})"
+    if policy is not None:
+        return f"cleanup.policy is {policy.value} ({policy.source})"
+    return None if state.first_dirty_offset is None else "the cleaner checkpoint lists the partition"
 
 
 def _partly_compacted(state: PartitionState) -> str | None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.core.commands import REBUILD
+from kforensics.forensics.core.commands import REBUILD, UNLESS_REPLICAS_DIFFER
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
+from kforensics.forensics.partition.fetched_compacted import FETCHED, compacted_by_leader, has_files_of_lost_segment
 from kforensics.forensics.partition.log_gaps import SegmentBounds
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import DELETED, LOG_START, RECOVERY_POINT
@@ -42,7 +43,9 @@ CODES = by_name(
         benign=(
             "Only some of the files were copied. The segment was being deleted when the files were copied. Segments "
             "before the gap were left in the folder by an earlier copy. A cleaner emptied the end of a segment: "
-            "without its checkpoint, a few missing offsets may be its work, and in message formats 0 and 1 any. "
+            "without its checkpoint, a few missing offsets may be its work, and in message formats 0 and 1 any. A "
+            "replica of a compacted topic that was away fetched what its leader had left: info, as long as the cleaner "
+            "checkpoint lists the partition and no other file of a missing segment is left. "
             "Remote storage takes segments from the front only, so it does not explain a gap in the middle."
         ),
     ),
@@ -240,14 +243,17 @@ def _may_be_of_two_cleanings(state: PartitionState, base_offset: int) -> bool:
 def _missing(state: PartitionState, bounds: SegmentBounds, segment: int) -> Finding:
     first, last = int(bounds.reached[segment]) + 1, int(bounds.first[segment + 1]) - 1
     deleted = [file for file in state.other_logs(DELETED) if first <= (file.base_offset or 0) <= last]
-    compacted_by_leader = compacted_elsewhere(state) if state.is_known_uncleaned else None
+    fetched = compacted_by_leader(state, first, last)
     outcome = f"likely, {format_count(len(deleted), 'such file')}" if deleted else "ruled out, no such file"
-    is_certain = state.is_known_uncleaned and not deleted and not compacted_by_leader
+    is_certain = state.is_known_uncleaned and not deleted and not fetched
     may_be_cleaned = _may_be_cleaned(state, bounds, segment)
-    return state.finding(
+    severity = Severity.WARNING if deleted or fetched or may_be_cleaned else None
+    is_compacted = fetched is not None and not deleted and state.first_dirty_offset is not None
+    finding = state.finding(
         CODES["segment-missing"],
         f"{format_count(last - first + 1, 'offset')} missing after the segment: {first} to {last}.",
-        severity=Severity.WARNING if deleted or compacted_by_leader or may_be_cleaned else None,
+        # As the brokers compact the log, every replica that was away for a time has fetched a compacted part of it.
+        severity=Severity.INFO if is_compacted else severity,
         at=(segment, state.partition.segments[segment].size),
         offsets=(first, last),
         evidence={"missing": last - first + 1, "deleted": [file.path for file in deleted]},
@@ -255,10 +261,11 @@ def _missing(state: PartitionState, bounds: SegmentBounds, segment: int) -> Find
         benign=(
             "remote storage: ruled out, it takes segments from the front only",
             f"segment renamed to .deleted during the copy: {outcome}",
-            _cleaner(state, compacted_by_leader, may_be_cleaned=may_be_cleaned),
+            *_cleaner(state, (first, last), fetched, may_be_cleaned=may_be_cleaned),
         ),
         cause=_cause(state, segment),
     )
+    return replace(finding, remedy=UNLESS_REPLICAS_DIFFER) if is_compacted else finding
 
 
 def _missing_end(state: PartitionState) -> Finding:
@@ -286,9 +293,25 @@ def _may_be_cleaned(state: PartitionState, bounds: SegmentBounds, segment: int) 
     return state.log.has_old_format or missing * FEW < int(bounds.highest[segment]) - int(bounds.base[segment])
 
 
-def _cleaner(state: PartitionState, compacted_by_leader: str | None, *, may_be_cleaned: bool) -> str:
-    if compacted_by_leader:
-        return f"fetched from a leader that had compacted it: likely, {compacted_by_leader}"
+def _cleaner(
+    state: PartitionState, missing: tuple[int, int], fetched: str | None, *, may_be_cleaned: bool
+) -> tuple[str, ...]:
+    """Return which cleaner may have removed what is missing.
+
+    Args:
+        state: the partition.
+        missing: first and last offset.
+        fetched: why that of a leader may have, None if it has not.
+        may_be_cleaned: whether that of this broker may have.
+    """
+    if fetched:
+        return (f"{FETCHED}: likely, {fetched}",)
+    own = _own_cleaner(state, may_be_cleaned=may_be_cleaned)
+    is_left = compacted_elsewhere(state) is not None and has_files_of_lost_segment(state.partition, *missing)
+    return (own, f"{FETCHED}: no, other files of a missing segment are left") if is_left else (own,)
+
+
+def _own_cleaner(state: PartitionState, *, may_be_cleaned: bool) -> str:
     if state.is_known_uncleaned:
         return "cleaner: ruled out, partition not in its checkpoint"
     if state.knows_cleaner:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.core.commands import REBUILD
+from kforensics.forensics.core.commands import REBUILD, UNLESS_REPLICAS_DIFFER
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import (
@@ -28,13 +28,12 @@ from kforensics.forensics.core.observations import (
 from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.damage_times import clock_of, position_after
+from kforensics.forensics.partition.fetched_compacted import FETCHED
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere, compaction_of_topic
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import CODEC_MASK, CODECS, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
-
-UNLESS_REPLICAS_DIFFER = "No action, unless replica-key-divergence is reported for {topic}-{partition}."
 
 CODES = by_name(
     Code(
@@ -247,12 +246,12 @@ def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) 
 def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[str, ...]]:
     """Return severity, exactness and explanations for something that looks like the work of a cleaner."""
     cleaner = "cleaner of this broker: ruled out, partition not in its checkpoint"
-    fetched, why = "fetched from a leader that had compacted it", compacted_elsewhere(state)
+    why = compacted_elsewhere(state)
     if why is None:
-        return Severity.ERROR, Exactness.EXACT, (cleaner, f"{fetched}: no other sign of it")
+        return Severity.ERROR, Exactness.EXACT, (cleaner, f"{FETCHED}: no other sign of it")
     # Every replica of a compacted topic that was fetched after a cleaning has them.
     severity = Severity.WARNING if compaction_of_topic(state) is None else Severity.INFO
-    return severity, Exactness.APPROXIMATE, (cleaner, f"{fetched}: likely, {why}")
+    return severity, Exactness.APPROXIMATE, (cleaner, f"{FETCHED}: likely, {why}")
 
 
 def _with_remedy(finding: Finding, severity: Severity) -> Finding:

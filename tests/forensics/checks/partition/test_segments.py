@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kforensics
 from kforensics.forensics.checks.partition import damage, segments, structure
 from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.explain.offset_story import RecordStatus
 from kforensics.forensics.partition.partition_files import CLEANER
+from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.check_runs import (
     HEALTHY_SCENARIOS,
     RULES,
@@ -19,7 +23,8 @@ from tests.forensics.checks.partition.check_runs import (
     found_in,
     state_under,
 )
-from tests.forensics.forge import cut, file_of, forge, patch
+from tests.forensics.explain.stories import story
+from tests.forensics.forge import cut, file_of, forge, patch, remove_segment
 
 FIRES = {
     "segment-missing": "test_missing_segment_is_found",
@@ -139,8 +144,49 @@ def test_offset_gap_after_the_cleaned_part_is_found(tmp_path: Path) -> None:
     partition = forge(tmp_path, {**FOUR, 40: "plain @40-49"}, first_dirty=20)
     file_of(partition, 30).unlink()
     finding = _the_one(found_in(tmp_path, CHECK_MODULES))
-    assert (finding.first_offset, finding.last_offset) == (30, 39)
-    assert finding.benign[-1] == "cleaner: ruled out, it only reached offset 20"
+    assert (finding.severity, finding.first_offset, finding.last_offset) == (Severity.CRITICAL, 30, 39)
+    assert finding.benign[-2:] == (
+        "cleaner: ruled out, it only reached offset 20",
+        "fetched from a leader that had compacted it: no, other files of a missing segment are left",
+    )
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "left", "severity"),
+    [
+        (20, None, Severity.INFO),
+        (0, None, Severity.INFO),
+        (None, None, Severity.CRITICAL),
+        (20, f"{30:020}.index", Severity.CRITICAL),
+        (20, f"{30:020}.timeindex", Severity.CRITICAL),
+        (20, f"{35:020}.snapshot", Severity.CRITICAL),
+        (20, f"{30:020}.snapshot", Severity.INFO),
+    ],
+    ids=["cleaned", "truncated since", "never cleaned", "index", "time index", "snapshot", "snapshot when it stopped"],
+)
+def test_a_replica_that_was_away_fetched_what_its_leader_had_compacted(
+    tmp_path: Path, first_dirty: int | None, left: str | None, severity: Severity
+) -> None:
+    """A broker of 2.7.2 was stopped, and fetched 1,440 offsets less when it came back; its cleaner had not run again.
+
+    Unless another file of the missing segment shows that it was there.
+    """
+    partition = forge(tmp_path, {**FOUR, 40: "plain @40-49"}, first_dirty=first_dirty)
+    remove_segment(partition, 30)
+    if left is not None:
+        shutil.copy(partition / f"{10:020}.{left.rpartition('.')[2]}", partition / left)
+    finding = _the_one(found_in(tmp_path, (segments,)))
+    assert (finding.code.name, finding.severity) == ("segment-missing", severity)
+    assert ("lists the partition" in finding.benign[-1]) == (severity is Severity.INFO)
+    assert (finding.remedy is not None) == (severity is Severity.INFO)
+    status = RecordStatus.COMPACTED if severity is Severity.INFO else RecordStatus.LOST
+    assert story(tmp_path, 33).status is status
+
+
+def test_what_a_leader_had_compacted_is_not_lost(tmp_path: Path) -> None:
+    remove_segment(forge(tmp_path, FOUR, first_dirty=5, clean_shutdown=True), 20)
+    (incident,) = kforensics.audit(tmp_path, as_of=NOW).incidents.to_pylist()
+    assert (incident["kind"], incident["severity"], incident["lost_records"]) == ("missing-offsets", "info", None)
 
 
 @pytest.mark.parametrize(("clean_shutdown", "expected"), [(False, []), (True, ["segment-missing"])])
@@ -279,7 +325,7 @@ def test_partition_without_segments_has_none_missing(tmp_path: Path) -> None:
 def test_a_topic_that_is_known_to_be_compacted_may_have_been_on_its_leader(
     tmp_path: Path, entity: str | None, policy: str, severity: Severity
 ) -> None:
-    file_of(forge(tmp_path, FOUR), 10).unlink()
+    remove_segment(forge(tmp_path, FOUR), 10)
     settings = (Setting("cleanup.policy", policy, "metadata log, topic t", entity),)
     finding = _the_one(found_in(tmp_path, CHECK_MODULES, replace(RULES, topic_settings=settings)))
     assert (finding.code.name, finding.severity) == ("segment-missing", severity)

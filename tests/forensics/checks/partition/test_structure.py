@@ -10,6 +10,7 @@ import pytest
 
 from kforensics.forensics.checks.partition import damage, structure
 from kforensics.forensics.core.broker_settings import Setting
+from kforensics.forensics.core.commands import UNLESS_REPLICAS_DIFFER
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of
 from kforensics.forensics.core.reporting import MOST
@@ -100,7 +101,7 @@ def test_gap_in_a_topic_that_is_known_to_be_compacted_may_come_from_its_leader(
     assert (finding.code.name, finding.severity) == ("offset-gap", severity)
     known = f"likely, cleanup.policy is {policy} (metadata log, topic t)"
     assert (known in finding.benign[-1]) == (severity is Severity.INFO)
-    assert (finding.remedy == structure.UNLESS_REPLICAS_DIFFER) == (severity is Severity.INFO)
+    assert (finding.remedy == UNLESS_REPLICAS_DIFFER) == (severity is Severity.INFO)
 
 
 def test_gap_proves_nothing_where_the_cleaner_is_not_known(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_what_a_leader_compacted_needs_no_action_here(tmp_path: Path) -> None:
     findings = found_in(tmp_path, CHECK_MODULES)
     assert code_names(findings) == ["offset-gap", "seq-count-mismatch"]
     assert all(finding.severity is Severity.INFO for finding in findings)
-    assert all(finding.remedy == structure.UNLESS_REPLICAS_DIFFER for finding in findings)
+    assert all(finding.remedy == UNLESS_REPLICAS_DIFFER for finding in findings)
 
 
 def test_partially_compacted_batches_next_to_gaps_suggest_compaction(tmp_path: Path) -> None:
