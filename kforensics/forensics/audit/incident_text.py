@@ -86,6 +86,7 @@ CONSEQUENCES_OF_CODES = {
 }
 # The same for codes that say less than others of their kind, if an incident has no others.
 CONSEQUENCES_OF_LESSER_CODES = {
+    "marker-conflict": "Consumers with read_committed may not receive what the coordinator decided.",
     "seq-missing": "The broker cannot notice that a retry of these records was stored twice.",
     "producer-expired-by-timestamp": "A broker that has forgotten the producer does not notice a retry.",
     "epoch-bump-nonzero-seq": "Records that the producer sent may be lost.",

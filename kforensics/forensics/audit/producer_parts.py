@@ -63,7 +63,8 @@ class ProducersOf:
     def of_markers(cls, order: Order, markers: PartitionMarkers, findings: Iterable[Finding]) -> ProducersOf:
         """Return what every part needs to know of a data partition."""
         consulting = OVERRIDDEN | ADDITIONS.keys()
-        offsets = [one.first_offset for one in findings if one.code.name in consulting and one.first_offset is not None]
+        asking = [one for one in findings if one.code.name in consulting and one.first_offset is not None]
+        offsets = [offset for one in asking for offset in (one.first_offset, one.evidence.get("previous_offset", NONE))]
         consulted = np.unique(np.append(np.array(offsets, "i8"), markers.open_transactions["first_offset"]))
         every = [np.unique(part["coordinator_epoch"]).astype("i8") for part in pieces(markers.markers)]
         epochs = np.unique(np.concatenate([np.empty(0, "i8"), *every]))

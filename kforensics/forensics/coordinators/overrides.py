@@ -11,7 +11,8 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.deadlines import is_awaited
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
-from kforensics.forensics.core.findings import Finding
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.findings import Exactness, Finding
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.log.log_rows import Place
@@ -23,6 +24,7 @@ def is_overridden(cluster: Cluster, place: Place, finding: Finding) -> bool:
     """Return whether the coordinators disprove a finding.
 
     A transaction does not hang if a coordinator will end it. An abort is not an operator's if a coordinator sent it.
+    Markers do not contradict one another if they are of different transactions.
     A write is not late if its transaction had begun. How long a transaction lasted is known from its coordinator. What
     a later transaction of its producer committed is not foreign if it was to be committed.
 
@@ -56,6 +58,21 @@ def _is_awaited(cluster: Cluster, partition: int, finding: Finding) -> bool:
 def _was_sent(cluster: Cluster, partition: int, finding: Finding) -> bool:
     markers = _markers_at(cluster, partition, "marker_offset", finding)
     return bool((cluster.marker_join.roles[markers] == MarkerRole.SENT).any())
+
+
+def _are_of_two_transactions(cluster: Cluster, partition: int, finding: Finding) -> bool:
+    """Return whether contradicting markers belong to two transactions, each with the outcome that was decided.
+
+    Epochs that prove the contradiction are not disproved.
+    """
+    if finding.exactness is Exactness.EXACT:
+        return False
+    every, listed = cluster.marker_join.markers, cluster.marker_join.transaction_partitions
+    offsets = [finding.evidence["previous_offset"], finding.first_offset]
+    pair = np.flatnonzero((every["partition"] == partition) & np.isin(every["marker_offset"], offsets))
+    as_decided = np.isin(listed["marker_status"], (MarkerStatus.MATCHED, MarkerStatus.EMPTY))
+    rows = listed[as_decided & np.isin(listed["marker"], pair)]
+    return len(np.unique(rows["transaction"])) == len(np.unique(rows["marker"])) == len(offsets)
 
 
 def _had_begun(cluster: Cluster, partition: int, finding: Finding) -> bool:
@@ -105,6 +122,7 @@ def _markers_at(cluster: Cluster, partition: int, field: str, finding: Finding) 
 _OVERRIDES: Mapping[str, Callable[[Cluster, int, Finding], bool]] = {
     "txn-hanging": _is_awaited,
     "marker-admin-abort": _was_sent,
+    "marker-conflict": _are_of_two_transactions,
     "txn-duration-excessive": _was_timed,
     "txn-write-after-marker": _had_begun,
     "txn-foreign-data-absorbed": _was_committed,

@@ -7,6 +7,7 @@ import pickle
 import random
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
@@ -25,6 +26,7 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_time
 from kforensics.parsers.log.log_rows import Place
 from tests.command import SAMPLES
+from tests.forensics.forge import forge
 
 AS_OF_MS = 1_795_392_000_000
 CODES = {name: code for check in ALL_CHECKS for name, code in check.codes.items()}
@@ -127,6 +129,13 @@ def test_an_incident_that_needs_action_says_what_it_does() -> None:
         rows = [row for row in _incidents(sample) if row["severity"] != "info"]
         assert rows
         assert all(row["impact"] for row in rows), sample
+
+
+def test_contradicting_markers_alone_do_not_show_what_was_decided(tmp_path: Path) -> None:
+    forge(tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2")
+    (row,) = (row for row in kforensics.audit(tmp_path).incidents.to_pylist() if row["severity"] != "info")
+    assert (row["kind"], row["severity"], row["codes"]) == ("split-transaction", "warning", '{"marker-conflict": 1}')
+    assert row["impact"] == "Consumers with read_committed may not receive what the coordinator decided."
 
 
 def test_the_time_of_a_stuck_decision_is_that_of_its_last_record() -> None:

@@ -157,6 +157,25 @@ def test_the_marker_of_another_producer_shows_since_when_a_transaction_hangs(tmp
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 
 
+def test_contradicting_markers_are_those_of_two_transactions_in_order(tmp_path: Path) -> None:
+    """The finding has the offset of the second marker; the first one and its transaction are consulted too.
+
+    A third transaction lacks its marker, so which marker is of which transaction is likely, not certain.
+    """
+    first = "a Ongoing 7 0 {t-0} t 10; a PrepareCommit 7 0 {t-0} t 20; a CompleteCommit 7 0 t 30"
+    second = "a Ongoing 7 0 {t-0} t 40; a PrepareAbort 7 0 {t-0} t 1000; a CompleteAbort 7 0 t 1100"
+    third = "a Ongoing 7 0 {t-0} t 2000; a PrepareCommit 7 0 {t-0} t 2010; a CompleteCommit 7 0 t 2020"
+    forge_coordinator(tmp_path, f"a Empty 7 0 t 1; {first}; {second}; {third}", leader_epochs={0: 3, 5: 4})
+    forge(tmp_path, f"D 7 0 0-0 @0-0 T {at(11)}; M 7 0 C 3 @1 {at(25)}; M 7 0 A 4 @2 {at(1050)}")
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert not [row for row in expected if "'marker-conflict'" in row]
+    assert [row for row in expected if "'marker-empty'" in row]
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
 def test_transactions_in_order_are_not_sent_on(tmp_path: Path) -> None:
     """Of a healthy cluster only those remain that a number of transactions refers to."""
     story(Random(1), version=2, length=400).forge(tmp_path)  # noqa: S311  # reproducible

@@ -58,6 +58,37 @@ def test_a_write_with_an_epoch_that_had_ended(enlisted: bool, tmp_path: Path) ->
     assert is_overridden(cluster_under(tmp_path), *finding) is enlisted
 
 
+COMMITTED = "a Empty 1 0 t 0; a Ongoing 1 0 {t-0} t 1; a PrepareCommit 1 0 {t-0} t 10"
+NEXT = "a CompleteCommit 1 0 t 20; a Ongoing 1 0"
+NEW_COORDINATOR = f"D 1 0 0-0 @0-0 T {at(2)}; M 1 0 C 3 @1 {at(11)}; M 1 0 A 4 @2 {at(1050)}"
+
+
+@pytest.mark.parametrize(
+    ("later", "overridden"),
+    [
+        pytest.param(f"{NEXT} {{t-0}} t 30; a PrepareAbort 1 0 {{t-0}} t 1000", True, id="two"),
+        pytest.param("a PrepareAbort 1 0 {t-0} t 1000", False, id="one that was decided twice"),
+        pytest.param("a CompleteCommit 1 0 t 20", False, id="one"),
+        pytest.param(f"{NEXT} {{u-0}} t 30; a PrepareAbort 1 0 {{u-0}} t 1000", False, id="the other is elsewhere"),
+        pytest.param(f"{NEXT} {{t-0}} t 9000; a PrepareAbort 1 0 {{t-0}} t 10000", False, id="the other is later"),
+    ],
+)
+def test_contradicting_markers_of_two_transactions(later: str, overridden: bool, tmp_path: Path) -> None:
+    """Up to version 1 a transaction that was aborted before it wrote, by the next coordinator, has the same epoch."""
+    forge_coordinator(tmp_path, f"{COMMITTED}; {later}; a CompleteAbort 1 0 t 11000")
+    forge(tmp_path, NEW_COORDINATOR)
+    finding = alone(tmp_path, "marker-conflict", NOW + 60_000)
+    assert is_overridden(cluster_under(tmp_path), *finding) is overridden
+
+
+def test_contradicting_markers_of_one_epoch_of_version_2(tmp_path: Path) -> None:
+    begun = "a Empty 1 0 tv 2 t 0; a Ongoing 1 0 tv 2 {t-0} t 1; a PrepareCommit 1 1 tv 2 {t-0} t 10"
+    forge_coordinator(tmp_path, f"{begun}; a CompleteCommit 1 1 tv 2 t 20")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T {at(2)}; M 1 1 C 3 @1 {at(11)}; M 1 1 A 4 @2 {at(1050)}")
+    finding = alone(tmp_path, "marker-conflict", NOW + 60_000)
+    assert not is_overridden(cluster_under(tmp_path), *finding)
+
+
 def test_other_findings_and_other_partitions_remain(tmp_path: Path) -> None:
     last = f"; a Ongoing 1 0 {{t-0}} t 6; a PrepareAbort 1 0 {{t-0}} t {DAY}; a CompleteAbort 1 0 t {DAY + 2}"
     forge_coordinator(tmp_path, ENDED + last)

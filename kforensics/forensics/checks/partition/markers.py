@@ -71,8 +71,9 @@ CODES = by_name(
         ),
         benign=(
             "Before transaction version 2 the second marker may belong to an empty transaction that directly "
-            "followed the first. An operator ran kafka-transactions.sh abort on a transaction that had just "
-            "been committed."
+            "followed the first, as after the restart of a coordinator: then it is a warning, and if the "
+            "coordinator's log shows both transactions, only marker-empty is reported. An operator ran "
+            "kafka-transactions.sh abort on a transaction that had just been committed."
         ),
     ),
     Code(
@@ -145,7 +146,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield unusual markers; one in a damaged batch is not unusual but damaged."""
     conflicts, is_certain = _conflicts(state)
     yield from first_n(conflicts, partial(_conflict, state), is_certain=is_certain)
-    yield from _empty(state, conflicts["first_offset"])
+    yield from _empty(state, conflicts["first_offset"][is_certain])
     yield from first_n(_duplicates(state), partial(_duplicate, state))
     regressed = _sound(state, anomalies_of(state, Anomaly.MARKER_EPOCH_REGRESSED))
     yield from first_n(regressed, partial(_regressed, state), expired=is_expired(state, regressed))

@@ -102,11 +102,12 @@ def test_example_15_the_same_marker_again(tmp_path: Path) -> None:
 
 
 def test_example_15_the_contrary_by_a_new_coordinator(tmp_path: Path) -> None:
-    (conflict,) = forged_findings(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2")
+    conflict, empty = forged_findings(markers, tmp_path, "D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2")
+    assert (empty.code.name, empty.first_offset) == ("marker-empty", 2), "which remains if the coordinator explains it"
     assert (conflict.code.name, conflict.severity) == ("marker-conflict", Severity.WARNING)
     assert conflict.exactness is Exactness.APPROXIMATE
     assert conflict.benign[0].endswith("possible, the coordinator log was not consulted")
-    (conflict,) = forged_findings(
+    conflict, _ = forged_findings(
         markers, tmp_path / "slow", f"D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2 ts {NOW + 5_001}"
     )
     assert conflict.code.name == "marker-conflict"
