@@ -137,7 +137,8 @@ def shown_until(cluster: Cluster, markers: PartitionMarkers) -> IntArray:
     """
     histories, rules = cluster.coordinators.histories, cluster.rules
     newest: dict[str | None, int] = {}
-    for log in (*histories, markers):
+    logs: tuple[History | PartitionMarkers, ...] = (*histories, markers)
+    for log in logs:
         log_dir = log.place.log_dir
         newest[log_dir] = max(_running_until(cluster, log), newest.get(log_dir, NO_TIME))
     times = []

@@ -73,7 +73,7 @@ CODES = by_name(
 )
 
 NOTHING = -1
-# Fields of an expected entry: the values that are accepted, each with who writes it.
+# Fields of an expected entry: the values that are accepted, each with its writer.
 ACCEPTED = {
     "last_stable_offset": "a leader writes",
     "follower_last_stable_offset": "a follower may write",
