@@ -72,7 +72,7 @@ class CommitRecord(NamedTuple):
             *(self.segment, batch.position, record.offset),
             NONE if batch.producer_id is None else batch.producer_id,
             NONE if batch.producer_epoch is None else batch.producer_epoch,
-            NO_TIME if record.timestamp < 0 else record.timestamp,
+            next((time for time in (record.timestamp, value["commitTimestamp"]) if time >= 0), NO_TIME),
             value["offset"],
             value.get("leaderEpoch", NONE),
             value["metadata"],

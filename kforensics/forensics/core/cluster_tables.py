@@ -136,7 +136,7 @@ committed_topic_id string topic id; null up to 4.0
 transactional bool whether it took effect with the COMMIT marker of a transaction
 producer_id int64 producer of that transaction; null if there was none
 producer_epoch int16 its epoch; null if there was none
-effective_timestamp int64 when it took effect, in ms: time of its record or marker; null if neither has a time
+effective_timestamp int64 when it took effect, in ms: time of its marker or record, else commit_timestamp; null if none
 pending bool whether an open transaction has committed a newer one, so that it cannot be fetched as stable
 log_end_offset int64 of the committed partition; null if it was not supplied, like the next seven columns
 last_stable_offset int64 of the committed partition

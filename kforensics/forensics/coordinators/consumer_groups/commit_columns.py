@@ -23,6 +23,7 @@ from kforensics.forensics.coordinators.consumer_groups.commits import (
 )
 from kforensics.forensics.coordinators.coordinator_records import NO_VERSION, NONE, VERSION_SIZE
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.columns.record_columns import RecordColumns, RecordRows
 from kforensics.parsers.format.array_types import BoolArray, Column, IntArray, StructArray
@@ -102,6 +103,15 @@ class CommitColumns:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def times(self) -> IntArray:
+        """When each record was written in ms, NO_TIME if unknown.
+
+        The records of message format 0 have no timestamp, so the commit timestamp in the value is used.
+        """
+        times: IntArray = np.where(self.rows["timestamp"] < 0, self.commit_timestamp, self.rows["timestamp"])
+        return np.where(times < 0, NO_TIME, times)
 
 
 class KeyNumbers:

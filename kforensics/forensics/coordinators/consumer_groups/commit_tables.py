@@ -13,7 +13,6 @@ from kforensics.forensics.coordinators.consumer_groups.commit_columns import Com
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupKeys, GroupPartition
 from kforensics.forensics.coordinators.coordinator_records import NEVER
 from kforensics.forensics.core.record_arrays import concat_rows, put_rows, take_rows
-from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray, TextArray
 
 COMMITTED_OFFSET = np.dtype(
@@ -67,7 +66,7 @@ class CommitTable:
         rows["segment"] = commits.segment
         for name in ("position", "offset", "producer_id", "producer_epoch"):
             rows[name] = records[name]
-        rows["time"] = np.where(records["timestamp"] < 0, NO_TIME, records["timestamp"])
+        rows["time"] = commits.times[indexes]
         rows["committed"], rows["leader_epoch"] = commits.committed[indexes], commits.leader_epoch[indexes]
         topic_ids = np.array([text or "" for text in _with_null(commits.topic_id)], COMMITTED_OFFSET["topic_id"])
         rows["topic_id"] = topic_ids[commits.topic_id.codes[indexes]]

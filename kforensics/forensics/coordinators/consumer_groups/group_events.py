@@ -130,9 +130,9 @@ class GroupEvents:
         rows = np.flatnonzero(codes == names.index(self._group))
         kinds = self._kinds(commits, rows)
         keys = commits.keys.take(rows)
-        for row, kind, (_, topic, partition) in zip(rows.tolist(), kinds, keys, strict=True):
+        times = commits.times[rows].tolist()
+        for row, time, kind, (_, topic, partition) in zip(rows.tolist(), times, kinds, keys, strict=True):
             numbers = commits.rows[row]
-            time = NO_TIME if numbers["timestamp"] < 0 else int(numbers["timestamp"])
             record = GroupRecord(commits.segment, int(numbers["position"]), int(numbers["offset"]), time)
             committed = None if kind is GroupEventKind.REMOVED else int(commits.committed[row])
             event = GroupEvent(kind, record, time, 1, (topic, partition), committed, committed)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import kforensics
 from kforensics.forensics.audit.cluster_result import group_commits
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.core.result_rows import Rows
@@ -118,6 +119,21 @@ def test_rows_of_records(tmp_path: Path) -> None:
     )
     assert (transactional["committed_topic_id"], transactional["version"]) == (TOPIC_ID, 4)
     assert (tombstone["tombstone"], tombstone["committed_offset"], tombstone["offset"]) == (True, None, 3)
+
+
+def test_a_record_of_message_format_0_has_the_time_of_its_value() -> None:
+    """A broker of 2.8 wrote them so; of the states of the group no time is known."""
+    broker = SAMPLES / "legacy-magic-0" / "broker-0"
+    states = [examine(one, Rules(SOON)) for one in partitions_under(broker)]
+    (state,) = (one for one in states if one.partition.place.topic == "__consumer_offsets")
+    rows: list[Rows] = []
+    commits = group_commits(state, rows.append)
+    written = [time for some in rows for (time,) in some.only("commit_timestamp")]
+    assert len(written) > 2
+    assert sorted({commit.time for commit in commits.last.values()} - {*written}) == []
+    table = kforensics.groups(str(broker), group="readers")
+    events = [row for row in table.to_pylist() if row["event"] in {"commits", "reset"}]
+    assert {row["last_timestamp"] for row in events} <= {*written}
 
 
 def test_every_commit_of_real_brokers_can_be_read() -> None:
