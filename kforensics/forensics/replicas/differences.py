@@ -300,11 +300,18 @@ class DifferenceFinder:
         """Return which differences a cleaner explains: the side with fewer records was cleaned there."""
         counts = [self._record_counts(window, side) for side in (0, 1)]
         may_be_cleaned = (window.match == BatchMatch.PARTIALLY_COMPACTED) | (window.match == BatchMatch.ONE_SIDED)
-        reached = [window.offsets < replica.first_uncompacted_offset for replica in self._replicas]
+        reached = [self._is_compacted(window, side, counts[side]) for side in (0, 1)]
         by_first = (counts[0] <= counts[1]) & reached[0]
         by_second = (counts[1] <= counts[0]) & reached[1]
         is_cleaned: BoolArray = may_be_cleaned & (by_first | by_second)
         return is_cleaned
+
+    def _is_compacted(self, window: AlignedBatches, side: int, counts: IntArray) -> BoolArray:
+        """Return at which offsets one side may lack records because of a cleaner: its own, or that of its leader."""
+        replica = self._replicas[side]
+        is_absent = (counts == NO_BATCH) & (window.offsets < min(replica.first_fetched_whole, replica.end))
+        is_compacted: BoolArray = is_absent | (window.offsets < replica.first_uncompacted_offset)
+        return is_compacted
 
     @staticmethod
     def _record_counts(window: AlignedBatches, side: int) -> IntArray:

@@ -30,13 +30,14 @@ class Replica:
         number: its number among the compared replicas.
         state: the examined partition.
         name: its name in messages.
-        is_compacted: whether the log cleaner has processed any of the replicas, by a cleaner checkpoint.
+        compacted_to: offset up to which a log cleaner has processed any of the replicas, by their cleaner checkpoints;
+            None if none of these lists the partition.
     """
 
     number: int
     state: PartitionState
     name: str
-    is_compacted: bool = False
+    compacted_to: int | None = None
 
     @property
     def partition(self) -> Partition:
@@ -55,9 +56,19 @@ class Replica:
         A follower may have fetched what its leader had already cleaned, and its own cleaner checkpoint does not show
         this. If the checkpoint of any replica shows compaction, the log itself must show what was not cleaned.
         """
-        if not self.is_compacted:
+        if self.compacted_to is None:
             return self.state.first_uncompacted_offset
         return max(self.state.first_uncompacted_offset, self.state.log.cleaned_to + 1)
+
+    @property
+    def first_fetched_whole(self) -> int:
+        """Offset from which on it lacks no batch because a leader had compacted its log before it was fetched.
+
+        Whichever replica a cleaner has processed may have been the leader. A batch that only this one lacks is missing
+        without an explanation from there on. Its own cleaner checkpoint goes back when the replica truncates its log.
+        Rule: ``LogCleanerManager.maybeTruncateCheckpoint``.
+        """
+        return max(self.first_uncompacted_offset, self.compacted_to or 0)
 
     @property
     def first_offset(self) -> int:
@@ -97,12 +108,22 @@ class Replica:
 
 def replicas_of(states: Sequence[PartitionState]) -> tuple[Replica, ...]:
     """Return the examined copies of one partition as replicas, in the same order."""
-    is_compacted = any(state.first_dirty_offset is not None for state in states)
+    cleaned = (end for state in states if (end := _cleaned_to(state)) is not None)
+    compacted_to = max(cleaned, default=None)
     names = [_name(state.partition) for state in states]
     distinct_names = [
         name if names.count(name) == 1 else state.partition.folder for name, state in zip(names, states, strict=True)
     ]
-    return tuple(Replica(number, state, distinct_names[number], is_compacted) for number, state in enumerate(states))
+    return tuple(Replica(number, state, distinct_names[number], compacted_to) for number, state in enumerate(states))
+
+
+def _cleaned_to(state: PartitionState) -> int | None:
+    """Return up to which offset the cleaner of a broker may have processed a log; None if its checkpoint lacks it.
+
+    The cleaner of a running broker may have continued after its checkpoint was copied.
+    """
+    dirty = state.first_dirty_offset
+    return dirty if dirty is None or state.partition.log_dir.clean_shutdown else state.first_uncompacted_offset
 
 
 def _name(partition: Partition) -> str:

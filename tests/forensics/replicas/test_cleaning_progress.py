@@ -95,3 +95,26 @@ def test_missing_batches_show_a_cleaner_after_its_checkpoint_was_copied(
     forge(tmp_path / "broker-2", whole, records=records, node_id=2)
     findings = replica_findings(compare_copies(partitions_under(tmp_path), RULES))
     assert {one.code.name for one in findings if one.severity >= Severity.WARNING} == expected
+
+
+@pytest.mark.parametrize(
+    ("absent", "key", "expected"),
+    [
+        (0, b"k", set()),
+        (0, b"other", {"replica-key-divergence"}),
+        (10, b"k", {"replica-divergence"}),
+        (10, b"other", {"replica-divergence"}),
+    ],
+    ids=["superseded", "newest of its key", "where no cleaner was", "newest where no cleaner was"],
+)
+def test_a_replica_may_have_fetched_again_what_a_cleaner_had_left(
+    *, absent: int, key: bytes, expected: set[str], tmp_path: Path
+) -> None:
+    """A broker of 0.10.2 truncated its log, and with it its cleaner checkpoint, and fetched from a compacted leader."""
+    records = {offset: [(b"k", b"v")] for offset in (0, 5, 10, 15)} | {absent: [(key, b"v")]}
+    bases = (0, 5, 10, 15)
+    for number, (first_dirty, lacks) in enumerate(((0, {absent}), (5, set()), (10, {0} - {absent})), 1):
+        segments = {base: "" if base in lacks else f"plain @{base}" for base in bases}
+        forge(tmp_path / f"broker-{number}", segments, node_id=number, records=records, first_dirty=first_dirty)
+    findings = replica_findings(compare_copies(partitions_under(tmp_path), RULES))
+    assert {one.code.name for one in findings if one.severity >= Severity.WARNING} == expected
