@@ -1,6 +1,7 @@
 """Finds which of two replicas a later leader has overruled, and the offset to which that replica will truncate.
 
 Rule: KIP-101 and KIP-279, ``LeaderEpochFileCache.endOffsetFor`` and ``AbstractFetcherThread.getOffsetTruncationState``.
+Without leader epochs, in message formats 0 and 1, a follower truncates to its high watermark.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kforensics.forensics.replicas.differences import Difference
+from kforensics.forensics.replicas.differences import Difference, DifferenceKind
 from kforensics.forensics.replicas.replica import Replica
 
 # Leader epochs with their start offsets.
@@ -18,7 +19,8 @@ EpochStarts = Sequence[tuple[int, int]]
 def overruled_replica(difference: Difference, replicas: Sequence[Replica]) -> int | None:
     """Return the number of the replica with batches of the older leader, None if neither has any.
 
-    If only one side has batches, the epoch of the other side is the newest one that began before them.
+    If only one side has batches, the epoch of the other side is the newest one that began before them. Without leader
+    epochs, it is the only one in which the range begins at or above the high watermark, if the other has written later.
 
     Args:
         difference: a range in which the two replicas differ.
@@ -30,9 +32,27 @@ def overruled_replica(difference: Difference, replicas: Sequence[Replica]) -> in
         for number, side in zip(numbers, difference.sides, strict=True)
     ]
     if epochs[0] == epochs[1]:
-        return None
+        return _uncommitted_replica(difference, replicas)
     loser = 0 if epochs[0] < epochs[1] else 1
     return numbers[loser] if difference.sides[loser].batches else None
+
+
+def _uncommitted_replica(difference: Difference, replicas: Sequence[Replica]) -> int | None:
+    """Return which of two replicas without leader epochs truncates a range because only the other has it committed.
+
+    The other one must have written later. Otherwise a replica that was out of sync was elected, and overwrites what was
+    committed.
+    """
+    numbers = difference.first, difference.second
+    if difference.kind is not DifferenceKind.DIVERGED or any(replicas[number].epoch_starts for number in numbers):
+        return None
+    begin, committed = difference.first_offset, [replicas[number].high_watermark for number in numbers]
+    uncommitted = [side for side, end in enumerate(committed) if end is not None and end <= begin]
+    if len(uncommitted) != 1 or None in committed:
+        return None
+    (loser,) = uncommitted
+    written, written_by_other = (difference.sides[side].timestamps or (-1, -1) for side in (loser, 1 - loser))
+    return numbers[loser] if 0 <= written[1] < written_by_other[1] else None
 
 
 def _epoch_at(replica: Replica, offset: int) -> int:

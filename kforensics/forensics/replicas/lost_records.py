@@ -101,7 +101,7 @@ def overruled_branches(replicas: Sequence[Replica], differences: Sequence[Differ
         replicas: all replicas by number.
         differences: the differences between them.
     """
-    latest = max(replicas, key=lambda replica: (replica.is_live, _newest_epoch(replica), replica.end))
+    latest = max(replicas, key=_precedence)
     candidates = [branch for branch in _all_branches(replicas, differences) if branch.winner is latest]
     branches: list[Branch] = []
     for branch in sorted(candidates, key=lambda item: (-item.loser.end, item.loser.number, item.first_offset)):
@@ -112,8 +112,10 @@ def overruled_branches(replicas: Sequence[Replica], differences: Sequence[Differ
     return branches
 
 
-def _newest_epoch(replica: Replica) -> int:
-    return max((epoch for epoch, _ in replica.epoch_starts), default=-1)
+def _precedence(replica: Replica) -> tuple[bool, int, int, int]:
+    """Return the order in which the replica of the latest leader comes last, without leader epochs by what it knows."""
+    newest = max((epoch for epoch, _ in replica.epoch_starts), default=-1)
+    return replica.is_live, newest, (replica.high_watermark or 0) if newest < 0 else 0, replica.end
 
 
 def _all_branches(replicas: Sequence[Replica], differences: Sequence[Difference]) -> Iterator[Branch]:

@@ -39,9 +39,10 @@ CODES = by_name(
         ),
         benign=(
             "A tail above the high watermark that was not truncated yet, with a lower leader epoch on one side: "
-            "it disappears when the replica follows again. The same records with two leader epochs: a producer sent "
-            "them to the new leader again, and the old leader truncates its own and fetches the same. A topic that was "
-            "deleted and created again between the copies, before topics had ids."
+            "it disappears when the replica follows again. Without leader epochs, a tail above the high watermark of "
+            "one replica, if the other one wrote later, or of both. The same records with two leader epochs: a "
+            "producer sent them to the new leader again, and the old leader truncates its own and fetches the same. A "
+            "topic that was deleted and created again between the copies, before topics had ids."
         ),
     ),
 )
@@ -64,7 +65,8 @@ class _Branch:
         side: what it has there.
         others: the replicas it differs from in the same way, with what they have there.
         difference: the range, from the first pair.
-        overruled: whether a later leader wrote to the others, or was elected there.
+        overruled: whether a later leader wrote to the others, or was elected there; without leader epochs, whether only
+            the others have the range committed.
         is_created_again: whether one side is all of an earlier topic with the same name.
     """
 
@@ -91,6 +93,18 @@ class _Branch:
         """Whether the overruled replica knows that the beginning of the range was committed."""
         high_watermark = self.replica.high_watermark
         return high_watermark is not None and high_watermark > self.difference.first_offset
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether one of the replicas has leader epochs; message formats 0 and 1 have none."""
+        return any(replica.epoch_starts for replica in (self.replica, *(other for other, _ in self.others)))
+
+    @property
+    def is_above_high_watermarks(self) -> bool:
+        """Whether each replica without leader epochs would truncate the range if it followed another one."""
+        committed = (self.replica.high_watermark, *(other.high_watermark for other, _ in self.others))
+        is_above = all(end is not None and end <= self.difference.first_offset for end in committed)
+        return is_above and self.difference.kind is DifferenceKind.DIVERGED and not self.has_epochs
 
     @property
     def checkpointed(self) -> str:
@@ -212,6 +226,10 @@ def _severity(comparison: Comparison, branch: _Branch) -> tuple[Severity, tuple[
     """
     if branch.is_created_again:
         return Severity.WARNING, (CREATED_AGAIN,)
+    if branch.is_above_high_watermarks:
+        replicas = (branch.replica, *(other for other, _ in branch.others))
+        known = ", ".join(f"{replica.high_watermark} on {replica.name}" for replica in replicas)
+        return Severity.WARNING, (f"{UNCOMMITTED_TAIL}: likely, the high watermark is {known}, {CHECKPOINT_AGE}",)
     if not branch.overruled:
         return Severity.CRITICAL, ()
     if branch.is_leader_change:
@@ -257,12 +275,14 @@ def _message(branch: _Branch) -> str:
         same = f"{name} and {others} have the same records at {offsets} with leader epochs {epochs[0]} and {epochs[1]}."
         follows = f"When {name} follows {branch.others[0][0].name} it truncates to offset {branch.truncates_to}"
         return f"{same} {follows} and fetches them again." if branch.is_fetched_again else same
-    differ = (
-        f"{name} and {others} differ at {offsets}: {batches(side.batches)} of leader epoch {epochs[0]} against "
-        f"{batches(other_side.batches)} of leader epoch {epochs[1]}."
-    )
+    of_epochs = [f" of leader epoch {epoch}" if branch.has_epochs else "" for epoch in epochs]
+    against = f"{batches(side.batches)}{of_epochs[0]} against {batches(other_side.batches)}{of_epochs[1]}"
+    against += "" if branch.has_epochs else ", without leader epochs"
+    differ = f"{name} and {others} differ at {offsets}: {against}."
     if branch.is_created_again:
         return f"{differ} All of one is older than the other: the topic was probably deleted and created again."
+    if branch.is_above_high_watermarks:
+        return f"{differ} When one of them follows another it truncates to its high watermark, and drops its own."
     if not branch.overruled:
         return f"{differ} No leader had both."
     if branch.is_of_quorum:
@@ -285,12 +305,7 @@ def _remedy(branch: _Branch) -> str:
     if branch.is_created_again:
         return "Copy all replicas again, one soon after the other. If they still differ, keep the newer ones."
     if not branch.overruled:
-        sides = (replica, *(other for other, _ in branch.others))
-        saves = "; ".join(export_command(side.partition.folder, first, last) for side in sides)
-        return (
-            "The leader epochs do not show which is right, and none of them truncates here by itself. Save what each "
-            f"has: {saves}. Decide by the records; then rebuild the others from a broker with the right ones."
-        )
+        return _remedy_without_winner(branch)
     if branch.is_leader_change:
         return "Nothing: when the controllers run again, the quorum keeps what a majority had and truncates the rest."
     if branch.is_of_quorum:
@@ -298,7 +313,8 @@ def _remedy(branch: _Branch) -> str:
             f"Copy __cluster_metadata-0 of {replica.name} and {right.name} before their controllers start again. Then "
             "start all voters together: they keep what a majority had."
         )
-    decided = f"{right.name} is right: its leader epoch is the later one."
+    later = "its leader epoch is the later one" if branch.has_epochs else "these offsets are committed there"
+    decided = f"{right.name} is right: {later}."
     if kind is DifferenceKind.LEADER_EPOCH and branch.is_fetched_again and not branch.is_committed:
         return (
             f"Nothing: {replica.name} fetches the same records from {right.name}, whose leader epoch is the later one."
@@ -308,6 +324,25 @@ def _remedy(branch: _Branch) -> str:
     return (
         f"{decided} Save what only {replica.name} has before its broker starts again and truncates it: "
         f"{export_command(replica.partition.folder, first, last)}. Then let it follow."
+    )
+
+
+def _remedy_without_winner(branch: _Branch) -> str:
+    """Return how to save what each replica has, if nothing shows which one is right."""
+    sides = (branch.replica, *(other for other, _ in branch.others))
+    offsets = branch.difference.first_offset, branch.difference.last_offset
+    saves = "; ".join(export_command(side.partition.folder, *offsets) for side in sides)
+    if branch.is_above_high_watermarks:
+        return (
+            f"The next leader is right, and the others truncate what they have. Save what each has: {saves}. Then let "
+            "them follow, and send those records again that the leader lacks."
+        )
+    unknown = "There are no leader epochs to show which is right, and the next leader decides what is truncated."
+    if branch.has_epochs:
+        unknown = "The leader epochs do not show which is right, and none of them truncates here by itself."
+    return (
+        f"{unknown} Save what each has: {saves}. Decide by the records; then rebuild the others from a broker with the "
+        "right ones."
     )
 
 

@@ -96,7 +96,11 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
     severity = Severity.INFO if is_early else None
     benign: tuple[str, ...] = (OUT_OF_SYNC, _why_early(replica) if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
-    remedy = _rescue(replica, knowing, replica.end) if elected is not None else _catch_up(replica, knowing, committed)
+    remedy = (
+        _rescue(replica, knowing, replica.end)
+        if elected is not None
+        else _catch_up(comparison, replica, knowing, committed)
+    )
     if elected is not None:
         message += f" It has since become leader with epoch {elected}, so the missing records are lost."
         severity, benign = Severity.CRITICAL, ("out of sync and lagging: no, it was elected",)
@@ -160,8 +164,15 @@ def _rescue(leader: Replica, other: Replica, begin: int) -> str:
     )
 
 
-def _catch_up(replica: Replica, other: Replica, committed: int) -> str:
+def _catch_up(comparison: Comparison, replica: Replica, other: Replica, committed: int) -> str:
     """Return how a replica gets what it lacks."""
+    first, second = sorted((replica, other), key=lambda side: side.number)
+    diverged = comparison.differences_between(first, second, DifferenceKind.DIVERGED)
+    if any(comparison.loser(difference) is None for difference in diverged):
+        return (
+            "Decide first which of the two is right, as replica-divergence says: "
+            f"if {replica.name} leads, {other.name} truncates what it has beyond its end."
+        )
     if other.end <= replica.end:
         return (
             f"No available replica has {format_offsets(replica.end, committed - 1)}: look for other replicas and for "

@@ -230,3 +230,74 @@ def test_a_topic_that_was_created_again_between_the_copies_is_a_warning(tmp_path
     patch(file_of(tmp_path / "broker-1" / "t-0"), 5, base_timestamp=1 << 41, max_timestamp=1 << 41)
     (finding,) = findings(compare(tmp_path))
     assert finding.severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize(
+    ("high_watermarks", "is_later", "severity", "truncates_to", "message"),
+    [
+        (
+            (6, 7),
+            True,
+            Severity.WARNING,
+            6,
+            "When broker 1 follows broker 2 it truncates to offset 6 and drops 3 records",
+        ),
+        (
+            (5, 7),
+            True,
+            Severity.WARNING,
+            5,
+            "When broker 1 follows broker 2 it truncates to offset 5 and drops 3 records",
+        ),
+        ((6, 7), False, Severity.CRITICAL, None, "No leader had both."),
+        ((6, 6), True, Severity.WARNING, None, "When one of them follows another it truncates to its high watermark"),
+        ((7, 7), True, Severity.CRITICAL, None, "No leader had both."),
+    ],
+    ids=[
+        "committed on one",
+        "checkpointed before",
+        "committed was overwritten",
+        "committed on none",
+        "committed on both",
+    ],
+)
+def test_without_leader_epochs_an_uncommitted_tail_is_truncated(
+    *,
+    high_watermarks: tuple[int, int],
+    is_later: bool,
+    severity: Severity,
+    truncates_to: int | None,
+    message: str,
+    tmp_path: Path,
+) -> None:
+    """A leader of 0.10.2 was killed with records that no follower had; the broker truncated them when it was back.
+
+    Committed batches on both sides are the divergence of KIP-101.
+    """
+    options: dict[str, Any] = {"leader_epochs": {0: -1}, "replaced": {"t-0/leader-epoch-checkpoint": None}}
+    sides = zip((OLD, NEW), high_watermarks, strict=True)
+    forged(tmp_path, *((log, {**options, "high_watermark": end}) for log, end in sides))
+    patch(file_of(tmp_path / "broker-2" / "t-0"), 6, max_timestamp=NOW + 60_000 if is_later else 1)
+    comparison = compare(tmp_path)
+    (finding,) = findings(comparison)
+    assert brief([finding]) == [(CODE, severity, 6, 8)]
+    assert (finding.evidence.get("truncates_to"), len(comparison.branches)) == (
+        truncates_to,
+        int(truncates_to is not None),
+    )
+    assert message in finding.message
+    assert "without leader epochs" in finding.message
+    assert "epoch -1" not in finding.message
+    assert ("the next leader" in (finding.remedy or "").lower()) is (truncates_to is None)
+
+
+def test_what_is_to_be_decided_first_is_not_fetched(tmp_path: Path) -> None:
+    """An election of 0.8.2 overwrote committed records, whose format has no timestamps."""
+    options: dict[str, Any] = {"leader_epochs": {0: -1}, "replaced": {"t-0/leader-epoch-checkpoint": None}}
+    forged(tmp_path, (OLD, {**options, "high_watermark": 9}), (NEW, {**options, "high_watermark": 6}))
+    for number, offsets in ((1, (6, 8)), (2, (6,))):
+        for offset in offsets:
+            patch(file_of(tmp_path / f"broker-{number}" / "t-0"), offset, max_timestamp=-1)
+    found = {one.code.name: one for one in replica_findings(compare(tmp_path))}
+    assert found[CODE].severity is Severity.CRITICAL
+    assert (found["replica-truncated"].remedy or "").startswith("Decide first which of the two is right")
