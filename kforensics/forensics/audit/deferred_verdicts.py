@@ -42,6 +42,7 @@ from kforensics.forensics.coordinators.overrides import is_overridden
 from kforensics.forensics.coordinators.partition_markers import NO_MARKERS, PartitionMarkers
 from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.coordinators.used_epochs import with_used_epochs
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
 from kforensics.forensics.core.election import NO_LEADER, Election
 from kforensics.forensics.core.findings import Finding
@@ -302,7 +303,8 @@ def revised_findings(
         if (finding.code.name, finding.first_offset) not in replaced
         and not is_overridden(remedies.cluster, place, finding)
     ]
-    return ranked(remedies.applied(place, finding) for finding in (*retained, *cluster_findings))
+    known = (with_used_epochs(remedies.cluster, finding) for finding in (*retained, *cluster_findings))
+    return ranked(remedies.applied(place, finding) for finding in known)
 
 
 def _revised_summary(rows: Rows | RowStream, findings: Sequence[Finding]) -> Rows:

@@ -62,7 +62,7 @@ CONSEQUENCES = {
     "malformed-records": "Consumers may fail at these records, or misread them.",
     "keyless-records": "The next cleaning removes these records.",
     "misplaced-keys": "Consumers may receive the records of a key out of order, or values that were replaced.",
-    "producer-epochs": "The producer soon needs a new producer id.",
+    "producer-epochs": "At its last epoch the producer needs a new producer id. Without one, it cannot go on.",
     "slow-transactions": "Consumers with read_committed wait as long for the records after its first one.",
     "aborted-transactions": "The work of the producers is repeated.",
     "operator-abort": "The application did not abort it, and may count on its records.",

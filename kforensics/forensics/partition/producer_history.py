@@ -27,7 +27,7 @@ __all__ = [
     "PRODUCER_MARKER",
     "ProducerMarkerArray",
     "anomalies_of",
-    "epochs_bumped_by_commits",
+    "epochs_bumped_by_transactions",
     "have_marker_since",
     "is_expired",
     "last_before",
@@ -162,14 +162,21 @@ def have_marker_since(state: PartitionState, producer_ids: IntArray, offset: int
     return have_marker
 
 
-def epochs_bumped_by_commits(state: PartitionState, producer_ids: IntArray) -> BoolArray:
-    """Return which producers have COMMIT markers that bump the epoch, as those of transaction version 2 do."""
+def epochs_bumped_by_transactions(state: PartitionState, producer_ids: IntArray) -> BoolArray:
+    """Return which producers have markers that bump the epoch as those of transaction version 2 do.
+
+    A COMMIT above the epoch of its data is one. So is an ABORT with whose epoch the producer went on: up to version 1
+    such an abort fences the producer, which gets a still higher epoch.
+    Rule: ``TransactionMetadata.prepareFenceProducerEpoch`` and ``prepareIncrementProducerEpoch``.
+    """
     are_bumped: BoolArray = np.zeros(len(producer_ids), bool)
-    for closed in state.transaction_store.closed if len(producer_ids) else ():
-        bumped = (closed["outcome"] == TransactionOutcome.COMMITTED) & (
-            closed["marker_epoch"] > closed["highest_epoch"]
+    for transactions, before in with_markers_before(state) if len(producer_ids) else ():
+        by_commit = (transactions["outcome"] == TransactionOutcome.COMMITTED) & (
+            transactions["marker_epoch"] > transactions["highest_epoch"]
         )
-        are_bumped |= np.isin(producer_ids, closed["producer_id"][bumped])
+        goes_on = (before["data_epoch"] != NOTHING) & (before["marker_epoch"] > before["data_epoch"])
+        goes_on &= transactions["lowest_epoch"] == before["marker_epoch"]
+        are_bumped |= np.isin(producer_ids, transactions["producer_id"][by_commit | goes_on])
     return are_bumped
 
 

@@ -21,7 +21,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
     ProducerMarkerArray,
-    epochs_bumped_by_commits,
+    epochs_bumped_by_transactions,
     have_marker_since,
     markers_before,
     transactions_before,
@@ -171,15 +171,22 @@ def test_producers_with_later_markers_and_with_bumped_epochs(states: list[Partit
             assert have_marker_since(state, ids, offset).tolist() == [
                 producer_id in later for producer_id in ids.tolist()
             ]
-        by_commit = {
+        by_design = {
             row["producer_id"]
             for row in rows_of(state.transactions)
-            if row["outcome"] == TransactionOutcome.COMMITTED and row["marker_epoch"] > row["highest_epoch"]
+            if (row["outcome"] == TransactionOutcome.COMMITTED and row["marker_epoch"] > row["highest_epoch"])
+            or goes_on(row, expected_marker(markers, row["producer_id"], row["first_offset"]))
         }
-        are_bumped = epochs_bumped_by_commits(state, ids).tolist()
-        assert are_bumped == [producer_id in by_commit for producer_id in ids.tolist()]
-        bumped += len(by_commit)
+        are_bumped = epochs_bumped_by_transactions(state, ids).tolist()
+        assert are_bumped == [producer_id in by_design for producer_id in ids.tolist()]
+        bumped += len(by_design)
     assert bumped > 0
+
+
+def goes_on(row: RowDict, before: tuple[int, ...]) -> bool:
+    """Return whether a transaction begins with the epoch to which the marker before it raised that of its data."""
+    _, epoch, data_epoch, _ = before
+    return NOTHING < data_epoch < epoch and epoch == row["lowest_epoch"]
 
 
 def test_most_at_once(states: list[PartitionState]) -> None:

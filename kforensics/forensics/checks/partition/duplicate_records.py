@@ -28,7 +28,12 @@ from kforensics.forensics.duplicates.duplicate_rows import (
     DuplicateView,
 )
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.forensics.partition.producer_history import NOTHING, anomalies_of, epochs_bumped_by_commits, last_before
+from kforensics.forensics.partition.producer_history import (
+    NOTHING,
+    anomalies_of,
+    epochs_bumped_by_transactions,
+    last_before,
+)
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.messages.registry import INTERNAL_TOPICS
 
@@ -143,11 +148,11 @@ def _with_anomalies(state: PartitionState, rows: DuplicateArray) -> RowPart:
 
 
 def _bumped_producers(state: PartitionState, parts: Iterable[DuplicateArray]) -> IntArray:
-    """Return the producers of some duplicates that have COMMIT markers which bump the epoch."""
+    """Return the producers of some duplicates that have markers which bump the epoch as version 2 does."""
     producers = np.empty(0, "i8")
     for rows in parts:
         producers = np.union1d(producers, rows["second_producer_id"])
-    return producers[epochs_bumped_by_commits(state, producers)]
+    return producers[epochs_bumped_by_transactions(state, producers)]
 
 
 def _are_taken_for_copies(state: PartitionState, rows: DuplicateArray) -> BoolArray:

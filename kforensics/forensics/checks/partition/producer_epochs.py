@@ -23,7 +23,7 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import (
     NOTHING,
     anomalies_of,
-    epochs_bumped_by_commits,
+    epochs_bumped_by_transactions,
     is_expired,
     last_before,
     sound_anomalies,
@@ -158,7 +158,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
         yield from _bumps(state)
     yield from first_n(anomalies_of(state, Anomaly.EPOCH_BUMP_WITHOUT_MARKER), partial(_without_marker, state))
     near = observations_of(state.log.observations, Observed.EPOCH_NEAR_EXHAUSTION)
-    yield from first_n(near, partial(_near, state), by_design=epochs_bumped_by_commits(state, near["producer_id"]))
+    yield from first_n(near, partial(_near, state), by_design=epochs_bumped_by_transactions(state, near["producer_id"]))
     yield from first_n(observations_of(state.log.observations, Observed.EPOCH_MAX_USED), partial(_last_epoch, state))
     if state.checks_sequences:
         yield from first_n(_mixed(state), partial(_mixed_modes, state))

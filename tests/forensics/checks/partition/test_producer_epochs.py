@@ -166,6 +166,16 @@ def test_aborts_that_raise_the_epoch_may_be_the_loop_itself(tmp_path: Path) -> N
     assert (near.severity, near.benign[0].endswith("no sign of it")) == (Severity.WARNING, True)
 
 
+def test_aborts_by_a_producer_that_goes_on_with_their_epoch_are_those_of_version_2(tmp_path: Path) -> None:
+    aborted = "D 1 32004 0-0 @0-0 T; M 1 32005 A 4 @1"
+    (near,) = forged_findings(producer_epochs, tmp_path, f"{aborted}; D 1 32005 0-0 @2-2 T")
+    assert near.severity is Severity.INFO
+    (near,) = forged_findings(producer_epochs, tmp_path / "fenced", f"{aborted}; D 1 32006 0-0 @2-2 T")
+    assert near.severity is Severity.WARNING, "up to version 1 the next instance has an epoch above that of the abort"
+    near, _ = forged_findings(producer_epochs, tmp_path / "other", f"{aborted}; D 2 32005 0-0 @2-2 T")
+    assert (near.producer_id, near.severity) == (1, Severity.WARNING)
+
+
 def test_the_last_epoch_with_transactions(tmp_path: Path) -> None:
     findings = forged_findings(producer_epochs, tmp_path, "D 1 32767 0-0 @0-0 T; D 1 32767 1-1 @1-1 T")
     assert codes_of(findings) == ["epoch-max-used", "epoch-near-exhaustion"]
