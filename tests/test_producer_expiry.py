@@ -76,6 +76,14 @@ def test_by_the_default_of_kafka_it_would_be(copy: Path) -> None:
     assert found == {"snapshot-missing-producer", "seq-gap"}
 
 
+def test_a_warning_about_an_expiry_names_the_setting(copy: Path) -> None:
+    """The files may not show it: then it is assumed."""
+    found = _findings(copy, "--set", "producer.id.expiration.ms=86400000")
+    (missing, *_) = (row for row in found if row["code"] == "snapshot-missing-producer" and row["severity"] != "info")
+    assert "expired: not by producer.id.expiration.ms as it is given or assumed" in missing["benign"]
+    assert "If producer.id.expiration.ms is shorter, use --set." in missing["remedy"]
+
+
 @pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)
 def test_a_gap_after_the_expiry_names_the_setting_and_no_election(copy: Path, words: list[object]) -> None:
     (gap,) = (row for row in _findings(copy, *words) if row["code"] == "seq-gap")

@@ -93,7 +93,7 @@ CODES = by_name(
         "snapshot-missing-producer",
         Severity.WARNING,
         meaning="A snapshot lacks a producer that is in the log and cannot have expired.",
-        remedy="No action if producer {producer_id} is idle.",
+        remedy="No action if producer {producer_id} is idle. If producer.id.expiration.ms is shorter, use --set.",
         why=(
             "A broker that starts from this snapshot does not know the producer, and accepts its next batch "
             "with any sequence."
@@ -132,7 +132,7 @@ FIELD_NAMES = {
 }
 CLEANED = "cleaned since: no"
 LOADED = "log loaded from a later offset: no"
-EXPIRED = "expired: no"
+EXPIRED = f"expired: not by {PRODUCER_EXPIRY} as it is given or assumed"
 SHORTER_EXPIRY = f"expired: likely, {PRODUCER_EXPIRY} is unknown"
 
 
