@@ -41,7 +41,7 @@ CONSEQUENCES = {
     "corrupt-bytes": "Consumers cannot read past the damaged bytes.",
     "torn-log-end": "The torn batch is lost, unless another replica has it.",
     "missing-offsets": "Records are missing, or cannot be fetched by their offset.",
-    "stuck-transaction": "Its own records are hidden from read_committed consumers until it ends.",
+    "stuck-transaction": "While it is open, read_committed consumers receive no record from its first one on.",
     "split-transaction": "Consumers with read_committed do not receive what the coordinator decided.",
     "late-writes": "Consumers may receive records of a fenced producer, or of no transaction, as committed ones.",
     "fencing-loop": "The producers abort the transactions of each other and make no progress.",

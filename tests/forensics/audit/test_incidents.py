@@ -26,6 +26,7 @@ from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_time
 from kforensics.parsers.log.log_rows import Place
 from tests.command import SAMPLES
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import forge
 
 AS_OF_MS = 1_795_392_000_000
@@ -329,3 +330,11 @@ def test_what_belongs_to_a_torn_tail_is_one_incident_with_it() -> None:
     kinds = {dict(zip(rows.table.names, row, strict=True))["kind"]: row for row in rows}
     assert kinds.keys() == {"torn-log-end", "index-damage"}
     assert dict(zip(rows.table.names, kinds["torn-log-end"], strict=True))["findings"] == 3
+
+
+def test_what_a_young_transaction_hides_is_said_so_that_it_is_true_of_each(tmp_path: Path) -> None:
+    """DeleteRecords had taken all of its records, and it hid 24 of others; in a late replica one hid none."""
+    forge(tmp_path, "D 1 0 0-7 @0-7 T; plain @8-43", log_start=20)
+    (incident,) = kforensics.audit(str(tmp_path), as_of=NOW + 60_000).incidents.to_pylist()
+    assert (incident["kind"], incident["hidden_records"]) == ("stuck-transaction", None)
+    assert incident["impact"] == "While it is open, read_committed consumers receive no record from its first one on."
