@@ -12,13 +12,14 @@ from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
 from kforensics.forensics.forecast.cluster_ids import foreign_cluster_ids
 from kforensics.forensics.forecast.effects import OTHER_CLUSTER, Effect
 from kforensics.forensics.forecast.elections import Candidate, candidates
+from kforensics.forensics.forecast.identity import unnamed_ids
 from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_FOLDER, read_identity
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.release_limits import release_numbers
 from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, folder_of, partitions_of
 from kforensics.parsers.files.discover import Notify, find_files
-from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties
 from kforensics.parsers.files.source import content_path
@@ -29,6 +30,8 @@ __all__ = ["forecast_brokers", "forecast_elections", "known_release"]
 MARKS = (META, MARKER, METADATA_FOLDER, RECOVERY_POINT, HIGH_WATERMARK)
 # Folders of brokers, and log directories in them.
 LEVELS = 2
+# Empty folders that are of no use to a broker.
+OF_FILE_SYSTEMS = ("lost+found",)
 # The oldest release with ZooKeeper whose starts were recorded.
 OLDEST_WITH_ZOOKEEPER = (2, 8)
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
@@ -104,12 +107,36 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         meter.expect(expected)
     for directories, folders in zip(brokers.values(), sizes, strict=True):
         forecast = forecast_start(directories, release, on_loaded=meter.finish)
+        forecast = forecast if are_named else _with_emptied(forecast, directories, identities, release)
         if forecast.outcome == STARTS:
             messages = [each for path in directories if (each := foreign.get(path))]
             forecast.effects += (Effect(OTHER_CLUSTER, each.message, path=f"{each.path}/{META}") for each in messages)
         for folder in folders:
             meter.finish(folder)  # the metadata log too, and all logs if the broker refuses before it loads them
         yield forecast
+
+
+def _with_emptied(
+    forecast: BrokerForecast, directories: Sequence[str], identities: Mapping[str, MetaProperties], release: str | None
+) -> BrokerForecast:
+    """Return the forecast with the log directory that has been emptied, as when its disk is not mounted, if one was.
+
+    It is an empty folder beside the others, if just one of those that the broker registered last is missing.
+    """
+    metas = [identities[path] for path in directories if path in identities]
+    if forecast.metadata is None or len(unnamed_ids(metas, forecast.metadata)) != 1:
+        return forecast
+    parents = {path.rpartition("/")[0] for path in directories if "/" in path}
+    beside = (entry for parent in sorted(parents) for entry in folders_of(parent).children(parent))
+    empty = [each.path for each in beside if each.is_folder and each.name not in OF_FILE_SYSTEMS and _is_empty(each)]
+    return forecast_start([*directories, *empty], release) if len(empty) == 1 else forecast
+
+
+def _is_empty(folder: Entry) -> bool:
+    try:
+        return not folders_of(folder.path).children(folder.path)
+    except InputError:
+        return False
 
 
 def _once(directories: Sequence[str]) -> list[str]:

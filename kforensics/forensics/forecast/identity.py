@@ -12,6 +12,7 @@ from itertools import takewhile
 from kforensics.forensics.forecast.effects import RUNTIME, Effect, LoadRefusedError
 from kforensics.forensics.forecast.log_directory import META, LogDirectory
 from kforensics.forensics.forecast.metadata_loading import UNACKNOWLEDGED, LoadedMetadata
+from kforensics.parsers.files.meta_properties import MetaProperties
 
 __all__ = [
     "INCONSISTENT",
@@ -22,6 +23,7 @@ __all__ = [
     "is_reserved",
     "registration_fault",
     "unnamed_directories",
+    "unnamed_ids",
     "zookeeper_fault",
 ]
 
@@ -97,17 +99,25 @@ def unnamed_directories(directories: Sequence[LogDirectory], metadata: LoadedMet
         directories: those that are looked at.
         metadata: what the metadata log has.
     """
-    metas = [each.meta for each in directories if each.meta is not None]
+    for directory_id in unnamed_ids([each.meta for each in directories if each.meta is not None], metadata):
+        detail = (
+            f"the log directory with directory.id={directory_id}, which the broker registered last, is none of"
+            " these: what is in it is left out, and the broker refuses to start if it is empty now"
+        )
+        yield Effect("not-known", detail, silent=True)
+
+
+def unnamed_ids(metas: Sequence[MetaProperties], metadata: LoadedMetadata) -> list[str]:
+    """Return the ids of the log directories that the broker registered last, without those that are looked at.
+
+    Args:
+        metas: the identities of those that are looked at.
+        metadata: what the metadata log has.
+    """
     known, nodes = {meta.directory_id for meta in metas}, {meta.node_id for meta in metas}
     if not known <= metadata.directories.keys():
-        return
-    for directory_id, node_id in metadata.directories.items():
-        if node_id in nodes and directory_id not in known:
-            detail = (
-                f"the log directory with directory.id={directory_id}, which the broker registered last, is none of"
-                " these: what is in it is left out, and the broker refuses to start if it is empty now"
-            )
-            yield Effect("not-known", detail, silent=True)
+        return []
+    return [each for each, node_id in metadata.directories.items() if node_id in nodes and each not in known]
 
 
 def _lone_voter(directory: LogDirectory, metadata: LoadedMetadata) -> LoadRefusedError | None:

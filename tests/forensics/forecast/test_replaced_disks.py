@@ -21,6 +21,7 @@ from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.partition_fates import ELIGIBLE_LEADERS, PartitionFates
 from tests.command import ROOT, run
+from tests.forensics.partition_states import SAMPLES
 
 DATA = ROOT / "tests" / "data" / "forecast"
 
@@ -45,6 +46,27 @@ def test_partitions_of_a_replaced_disk_are_copied_from_their_leaders(tmp_path: P
         (2, 1, 2, 5)
     }
     assert run("forecast", "--fail-on", "critical", *paths).code == 0
+
+
+def test_an_emptied_disk_is_refused_however_its_folder_is_given(tmp_path: Path) -> None:
+    """A broker of 4.4.0 whose disk was not mounted ended with this exception."""
+    folder = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "log-dirs" / "broker-1", folder)
+    paths = sorted(folder.iterdir())
+    (folder / "lost+found").mkdir()
+    (folder / "backup").mkdir()
+    assert ": starts" in run("forecast", folder).lines[0], "all that it registered last are there"
+    emptied = paths[-1]
+    shutil.rmtree(emptied)
+    (folder / "backup").rmdir()
+    assert ": starts" in run("forecast", folder).lines[0], "no folder shows where it was"
+    emptied.mkdir()
+    for given in ([folder], paths):
+        ended = run("forecast", *given)
+        assert ended.lines[0].endswith(": refuses")
+        assert UNFORMATTED.format(emptied) in ended.text
+    (folder / "backup").mkdir()
+    assert ": starts" in run("forecast", folder).lines[0], "either folder may have been the log directory"
 
 
 def test_partitions_without_another_replica_are_served_empty(tmp_path: Path) -> None:
