@@ -214,6 +214,8 @@ def _lso(state: PartitionState, stable: StableOffset) -> str:
     offset = stable.last_stable_offset
     if not stable.exact:
         why = "batches are missing" if state.is_broken else "log start missing, no earlier producer snapshot"
+        if stable.lowest < state.local_log_start_offset:
+            why = f"brokers from 4.0 on answer {stable.lowest}, where the batch with the log start {offset} begins"
         return f"LSO between {stable.lowest} and {offset} ({why}{'; ' if hidden else ''}{hidden})"
     if stable.blocking_transaction is None:
         return f"LSO {offset}, at the {limit}{f' ({hidden})' if hidden else ''}{_last_marker(state)}"

@@ -6,9 +6,9 @@ What a user gives comes first, then the metadata log, then what the files prove.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
@@ -33,6 +33,7 @@ from kforensics.forensics.metadata.cluster_settings import (
     cluster_facts_in,
     running_in,
 )
+from kforensics.forensics.metadata.metadata_versions import Release
 from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
@@ -54,6 +55,7 @@ class SettingEvidence:
         length: how far its log reaches, to choose among copies of a metadata log.
         configured: settings in the metadata log.
         release: the release of its brokers in the metadata log.
+        releases: the release that each broker registered last in the metadata log, by broker id.
         running_ms: the newest time in the metadata log, until when its broker was running.
         gone_ms: when its broker had missed a batch of the metadata log, None if nothing shows it.
         expiry: what its snapshots show.
@@ -65,7 +67,8 @@ class SettingEvidence:
     member: PartitionMembership
     length: tuple[int, int] = (0, 0)
     configured: tuple[ClusterSetting, ...] = ()
-    release: tuple[int, int] | None = None
+    release: Release | None = None
+    releases: Mapping[int, Release] = field(default_factory=dict, hash=False)
     running_ms: int | None = None
     gone_ms: int | None = None
     expiry: SnapshotExpiry | None = None
@@ -87,8 +90,8 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             evidence = replace(evidence, length=length)
         if partition.place.topic == METADATA_TOPIC and partition.segments:
-            settings, release, topics = cluster_facts_in(partition)
-            evidence = replace(evidence, configured=settings, release=release, topics=topics)
+            settings, release, topics, releases = cluster_facts_in(partition)
+            evidence = replace(evidence, configured=settings, release=release, topics=topics, releases=releases)
             running = running_in(partition)
             evidence = replace(evidence, running_ms=running.until, gone_ms=running.gone_from)
         elif partition.place.topic == REMOTE_LOG_METADATA:
@@ -123,7 +126,7 @@ def rules_by_evidence(
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
-    deleted, unreplicated = dict(rules.deleted_topics), [*rules.unreplicated_topics]
+    deleted, unreplicated, releases = dict(rules.deleted_topics), [*rules.unreplicated_topics], dict(rules.releases)
     out_of_sync, running_until, gone_from = dict(rules.out_of_sync), dict(rules.running_until), dict(rules.gone_from)
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
@@ -132,6 +135,7 @@ def rules_by_evidence(
             deleted |= one.topics.deleted
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
         out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
+        releases |= _releases(of_cluster, log_dirs[cluster])
         running_until |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.running_ms)
         gone_from |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.gone_ms)
         known = _with(rules, settings)
@@ -147,6 +151,7 @@ def rules_by_evidence(
         out_of_sync=out_of_sync,
         running_until=running_until,
         gone_from=gone_from,
+        releases=releases,
     )
 
 
@@ -161,6 +166,15 @@ def _out_of_sync(
         for broker, since in late.items():
             by_broker[broker][partition] = since
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
+
+
+def _releases(
+    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
+) -> dict[str | None, Release]:
+    """Return the release of the broker of each log directory, as the longest copy of the metadata log shows it."""
+    longest = max((one for one in evidence if one.releases), key=lambda one: one.length, default=None)
+    by_broker = longest.releases if longest else {}
+    return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker is not None and broker in by_broker}
 
 
 def _by_broker(

@@ -78,6 +78,7 @@ class Rules:
             log, which has a record of every half second.
         gone_from: when the broker of each log directory had missed a record of the metadata log, in ms: from then on it
             was stopped, or without its controllers, if it was not copied then.
+        releases: major and minor number of the release with which the broker of each log directory registered last.
         cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
             cluster was copied long before the newest one: they are evaluated as of that time.
         newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
@@ -108,6 +109,7 @@ class Rules:
     out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
     running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     gone_from: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    releases: Mapping[str | None, tuple[int, int]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     newest_ms: int | None = None
 

@@ -39,6 +39,7 @@ from kforensics.forensics.explain.offset_story import (
 )
 from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.stable_offset import lowest_answer
 from kforensics.forensics.partition.timeline import last_stable_offsets
 from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.format.control_records import control_fields
@@ -65,14 +66,16 @@ def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBo
     (last_stable,), blocking = last_stable_offsets(
         state.transaction_store, state.local_log_start_offset, np.array([end])
     )
+    blocking_transaction = blocking[0] if blocking["batches"][0] >= 0 else None
+    is_sure = lowest_answer(state, int(last_stable), blocking_transaction) == last_stable
     return LogBounds(
         log_start_offset=state.log_start_offset,
         last_stable_offset=int(last_stable),
         high_watermark=end,
         log_end_offset=state.log_end_offset,
-        exact=_is_exact(state, end) or int(last_stable) <= state.local_log_start_offset,
+        exact=is_sure and (_is_exact(state, end) or int(last_stable) <= state.local_log_start_offset),
         checkpointed_high_watermark=state.high_watermark,
-        blocking_transaction=blocking[0] if blocking["batches"][0] >= 0 else None,
+        blocking_transaction=blocking_transaction,
         lagging_since=lagging_since(state),
     )
 

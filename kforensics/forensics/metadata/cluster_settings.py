@@ -29,7 +29,7 @@ from kforensics.forensics.metadata.cluster_metadata import (
     MetadataRecord,
     metadata_records,
 )
-from kforensics.forensics.metadata.metadata_versions import Release, registered_level
+from kforensics.forensics.metadata.metadata_versions import Release, registered_level, registered_release
 from kforensics.forensics.metadata.registrations import ELECTION_RECORDS
 from kforensics.forensics.metadata.topic_metadata import TOPIC_RECORDS, TopicMetadata, TopicReader
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
@@ -86,11 +86,13 @@ class ClusterFacts(NamedTuple):
         settings: the settings of brokers and topics, those that count first.
         release: the release of the brokers, None if it is unknown. Of several releases it is the oldest.
         topics: what it shows of topics.
+        releases: the release that each broker registered last, by broker id, as far as it is known.
     """
 
     settings: tuple[ClusterSetting, ...]
     release: Release | None
     topics: KnownTopics
+    releases: Mapping[int, Release] = {}
 
 
 def cluster_facts_in(metadata: Partition) -> ClusterFacts:
@@ -142,6 +144,7 @@ class _Reader:
         values: settings by type and name of their resource and by their own name.
         topics: topics, and how many partitions they have.
         levels: the newest ``metadata.version`` that each broker supports, by broker id.
+        releases: the release that each broker registered last, by broker id.
         deleted: when topics were deleted, in ms by topic id.
         most_replicas: the number of replicas of the partition with the most, by topic id.
         leaderships: the replicas of partitions, and which are in sync.
@@ -150,6 +153,7 @@ class _Reader:
     values: dict[tuple[int, str, str], str] = field(default_factory=dict)
     topics: TopicReader = field(default_factory=TopicReader)
     levels: dict[int, int] = field(default_factory=dict)
+    releases: dict[int, Release] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
     most_replicas: dict[str, int] = field(default_factory=dict)
     leaderships: LeadershipReader = field(default_factory=LeadershipReader)
@@ -161,6 +165,8 @@ class _Reader:
             self.topics.add(timestamp, kind, value)
         if kind == "RegisterBrokerRecord":
             self.levels[value["brokerId"]] = registered_level(value)
+            if release := registered_release(value):
+                self.releases[value["brokerId"]] = release
         elif kind == "ConfigRecord":
             self._configure(value)
         elif kind == "RemoveTopicRecord":
@@ -188,7 +194,8 @@ class _Reader:
         unreplicated = tuple(sorted(topic_id for topic_id, most in self.most_replicas.items() if most == 1))
         leaderships = self.leaderships.leaderships().items()
         out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
-        return ClusterFacts(tuple(settings), release, KnownTopics(self.deleted, unreplicated, out_of_sync))
+        topics = KnownTopics(self.deleted, unreplicated, out_of_sync)
+        return ClusterFacts(tuple(settings), release, topics, self.releases)
 
 
 def _configured(values: Mapping[tuple[int, str, str], str]) -> Iterator[ClusterSetting]:

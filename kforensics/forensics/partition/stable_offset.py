@@ -5,6 +5,7 @@ Rule: ``UnifiedLog.fetchLastStableOffsetMetadata`` and ``maybeIncrementFirstUnst
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
@@ -17,13 +18,17 @@ from kforensics.forensics.partition.blocking_transactions import elapsed_since, 
 from kforensics.forensics.partition.marker_times import marker_times
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.timeline import last_stable_offsets
-from kforensics.parsers.columns.batch_columns import NO_CONTROL
+from kforensics.parsers.columns.batch_columns import NO_CONTROL, BatchColumns
 from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
-__all__ = ["DatedBy", "StableOffset", "stable_offset"]
+__all__ = ["DatedBy", "StableOffset", "lowest_answer", "stable_offset"]
+
+
+# From this release on a transaction that begins before the log start is blocking where the batch there begins.
+BATCH_START_SINCE = (4, 0)
 
 
 class DatedBy(Enum):
@@ -80,7 +85,7 @@ class StableOffset:
 
     @property
     def exact(self) -> bool:
-        """Whether no transaction from before the available log can block it at a lower offset."""
+        """Whether no transaction from before the available log can block it lower, and any broker answers the same."""
         return self.lowest == self.last_stable_offset
 
 
@@ -108,11 +113,12 @@ def stable_offset(
     blocking = blocking_transactions[0] if blocking_transactions["batches"][0] >= 0 else None
     written_ms, dated_by = _last_write(state, blocking_transactions[:1])
     known = state.exact_from is not None and end >= state.exact_from and not state.is_broken
+    lowest = offset if known else min(offset, state.local_log_start_offset)
     records, size = _hidden(state, offset, kernels) if offset < state.log_end_offset else (0, 0)
     return StableOffset(
         high_watermark=end,
         last_stable_offset=offset,
-        lowest=offset if known else min(offset, state.local_log_start_offset),
+        lowest=min(lowest, lowest_answer(state, offset, blocking, kernels)),
         at_checkpoint=None if checkpoint is None else int(offsets[1]),
         blocking_transaction=blocking,
         idle_ms=None if written_ms is None else int(elapsed_since(state, written_ms)),
@@ -121,6 +127,32 @@ def stable_offset(
         written_ms=written_ms,
         dated_by=dated_by,
     )
+
+
+def lowest_answer(
+    state: PartitionState, offset: int, blocking_transaction: Any, kernels: KernelPolicy = kernels_for
+) -> int:
+    """Return the lowest offset that a broker answers for a last stable offset.
+
+    If the transaction that is blocking it begins before the log start offset, brokers before 4.0 answer the log start
+    offset, and later ones the base offset of the batch that they read there. Rule: ``LogSegment.read``.
+
+    Args:
+        state: the partition.
+        offset: the last stable offset.
+        blocking_transaction: TRANSACTION record, None if no transaction is blocking it.
+        kernels: provides the compiled kernels.
+
+    Raises:
+        InputError: a segment cannot be read again.
+    """
+    start, release = state.local_log_start_offset, state.rules.releases.get(state.partition.place.log_dir)
+    is_older = release is not None and release < BATCH_START_SINCE
+    if is_older or blocking_transaction is None or blocking_transaction["first_offset"] >= start:
+        return offset
+    chunks = _chunks_at(state, start, kernels)
+    bases = (int(chunk.base_offset[chunk.last_offset >= start][:1].min(initial=offset)) for chunk in chunks)
+    return min(bases, default=offset)
 
 
 def _last_write(state: PartitionState, transactions: TransactionArray) -> tuple[int | None, DatedBy]:
@@ -149,15 +181,24 @@ def _hidden(state: PartitionState, offset: int, kernels: KernelPolicy) -> tuple[
 
     Only the chunk that contains the offset is read again.
     """
-    starts = state.log.chunk_starts
-    number = max(0, int(np.searchsorted(starts["base_offset"], offset, "right")) - 1)
+    chunk_start = state.log.chunk_starts[_chunk_number(state, offset)]
+    records, size = int(chunk_start["records_before"]), int(chunk_start["bytes_before"])
+    for chunk in _chunks_at(state, offset, kernels):
+        before = chunk.last_offset < offset
+        records += int(chunk.count[before & (chunk.control == NO_CONTROL)].sum())
+        size += int(chunk.size[before].sum())
+    return state.log.records - records, state.log.bytes - size
+
+
+def _chunk_number(state: PartitionState, offset: int) -> int:
+    return max(0, int(np.searchsorted(state.log.chunk_starts["base_offset"], offset, "right")) - 1)
+
+
+def _chunks_at(state: PartitionState, offset: int, kernels: KernelPolicy) -> Iterator[BatchColumns]:
+    """Yield the batches of the chunk that contains an offset."""
+    starts, number = state.log.chunk_starts, _chunk_number(state, offset)
     chunk_start, following = starts[number], starts[number + 1 : number + 2]
     same_segment = len(following) and following["segment"][0] == chunk_start["segment"]
     stop = int(following["position"][0]) if same_segment else None
-    records, size = int(chunk_start["records_before"]), int(chunk_start["bytes_before"])
     with open_source(state.partition.segments[chunk_start["segment"]].path) as source:
-        for chunk in batch_chunks(source, 0, ignore_damage, kernels, start=int(chunk_start["position"]), stop=stop):
-            before = chunk.last_offset < offset
-            records += int(chunk.count[before & (chunk.control == NO_CONTROL)].sum())
-            size += int(chunk.size[before].sum())
-    return state.log.records - records, state.log.bytes - size
+        yield from batch_chunks(source, 0, ignore_damage, kernels, start=int(chunk_start["position"]), stop=stop)
