@@ -141,11 +141,9 @@ def rules_by_evidence(
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
-    known = _with(rules, [*settings, *defaults])
-    remote = {**_by_partition(remote_logs), **rules.remote_logs}
     return replace(
-        known,
-        remote_logs=remote,
+        _with(rules, [*settings, *defaults]),
+        remote_logs={**_by_partition(remote_logs), **rules.remote_logs},
         deleted_topics=deleted,
         unreplicated_topics=tuple(unreplicated),
         out_of_sync=out_of_sync,

@@ -354,24 +354,22 @@ def merged_logs(left: LogSummary, right: LogSummary, rules: Rules, collectors: S
         epochs=_merged_epochs(left, right),
         ends_in_old_format=right.ends_in_old_format or (left.ends_in_old_format and not len(right.epochs)),
         chunk_starts=concat_rows([left.chunk_starts, chunk_starts]),
-        observations=merge_observations(
-            [left.observations, *_boundary_observations(left, right, rules, collectors), right.observations]
-        ),
+        observations=merge_observations(_merged_observations(left, right, rules, collectors)),
         damage=left.damage + right.damage,
         histogram=merged_histograms(left.histogram, right.histogram),
     )
 
 
-def _boundary_observations(
+def _merged_observations(
     left: LogSummary, right: LogSummary, rules: Rules, collectors: Sequence[Collector]
 ) -> list[ObservationArray]:
-    observations: list[ObservationArray] = []
+    observations = [left.observations]
     for collector in collectors:
         if collector.neighbors:
             observations.extend(collector.neighbors(left.last, right.first, rules))
         if collector.markers and len(left.last_marker) and len(right.first_marker):
             observations.extend(collector.markers(left.last_marker, right.first_marker, rules))
-    return observations
+    return [*observations, right.observations]
 
 
 def _merged_segments(left: SegmentSummaryArray, right: SegmentSummaryArray) -> SegmentSummaryArray:

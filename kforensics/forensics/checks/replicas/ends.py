@@ -96,13 +96,10 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
     severity = Severity.INFO if is_early else None
     benign: tuple[str, ...] = (OUT_OF_SYNC, _why_early(replica) if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
-    remedy = (
-        _rescue(replica, knowing, replica.end)
-        if elected is not None
-        else _catch_up(comparison, replica, knowing, committed)
-    )
+    remedy = _catch_up(comparison, replica, knowing, committed)
     if elected is not None:
         message += f" It has since become leader with epoch {elected}, so the missing records are lost."
+        remedy = _rescue(replica, knowing, replica.end)
         severity, benign = Severity.CRITICAL, ("out of sync and lagging: no, it was elected",)
     elif begin is not None:
         message += (
