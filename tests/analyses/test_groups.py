@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEventKind
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause
 from kforensics.parsers.messages.group import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
+from lab.golden.formatters import GOLDEN
 from tests.command import ROOT, SAMPLES, run
 from tests.forensics.checks.cluster.test_group_resets import CAUSES, CAUSES_BEFORE_4, LABS, RELEASES
 from tests.forensics.coordinators.clusters import at, commit_record, forge_offsets, group_record
@@ -29,6 +32,14 @@ TRUTHS = {
 
 # What brokers said of the groups of samples when they were started once more, as python -m lab.described_groups does.
 DESCRIBED: dict[str, Any] = json.loads((ROOT / "tests" / "data" / "described-groups.json").read_bytes())
+
+
+# With ZooKeeper; what they say of a group's members is in the last record, as the formatter of 2.8 prints it.
+WITH_ZOOKEEPER = {"classic-lab-2.7": 1, "legacy-2.7": 3, "legacy-magic-0": 1, "legacy-magic-1": 1}
+FORMATTED = re.compile(
+    r"(?P<group>.+)::GroupMetadata\(groupId=.+, generation=(?P<generation>\d+), protocolType=.+, "
+    r"currentState=(?P<state>\w+), members=\w+\((?P<members>.*)\)\)"
+)
 
 
 def groups_of(folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
@@ -105,6 +116,22 @@ def test_each_group_is_as_its_broker_described_it_after_another_start(sample: st
         assert (row["members"], row["clients"] or "") == (len(clients), ",".join(clients)), name
         if row["type"] == "classic":
             assert (row["protocol"] or "") == described["assignor"], name
+
+
+@pytest.mark.parametrize("sample", WITH_ZOOKEEPER)
+def test_each_group_of_brokers_with_zookeeper_is_as_the_formatter_of_2_8_printed_it(sample: str) -> None:
+    """A group with offsets alone is Empty. Rule: ``GroupMetadataManager.doLoadGroupsAndOffsets``."""
+    with lzma.open(GOLDEN / "2.8.2.json.xz") as file:
+        of_logs: dict[str, list[tuple[int, str, str]]] = json.load(file)["group-metadata"]
+    texts = [text for log, records in of_logs.items() if log.startswith(f"{sample}/") for _, text, _ in records]
+    formatted = {match["group"]: match for match in map(FORMATTED.match, texts) if match}
+    found = groups_of(SAMPLES / sample)
+    assert len(found) == WITH_ZOOKEEPER[sample]
+    for name, row in found.items():
+        last = formatted.get(name)
+        state, members = ("Empty", 0) if last is None else (last["state"], last["members"].count("clientId="))
+        assert (row["state"], row["members"]) == (state, members), name
+        assert row["generation"] == (None if last is None else int(last["generation"])), name
 
 
 @pytest.mark.parametrize("group", [name for name, one in DESCRIBED["share-groups"].items() if one["start_offsets"]])
