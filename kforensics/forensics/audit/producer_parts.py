@@ -68,7 +68,7 @@ class ProducersOf:
         consulted = np.unique(np.append(np.array(offsets, "i8"), markers.open_transactions["first_offset"]))
         every = [np.unique(part["coordinator_epoch"]).astype("i8") for part in pieces(markers.markers)]
         epochs = np.unique(np.concatenate([np.empty(0, "i8"), *every]))
-        slim = replace(markers, paths=(), epoch_starts=(), markers=NO_MARKERS)
+        slim = replace(markers, paths=(), markers=NO_MARKERS)
         return cls(order, None, np.empty(0, "i8"), slim, epochs, consulted)
 
     @classmethod

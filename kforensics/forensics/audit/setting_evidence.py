@@ -23,7 +23,9 @@ from kforensics.forensics.core.broker_settings import (
     default_setting,
     known_first,
 )
+from kforensics.forensics.core.election import Leaderless
 from kforensics.forensics.core.formatting import format_duration
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.tables import RESULTS
@@ -150,15 +152,21 @@ def rules_by_evidence(
         running_until=running_until,
         gone_from=gone_from,
         releases=releases,
+        leaderless=_leaderless(rules, by_cluster.values()),
     )
+
+
+def _longest_metadata(evidence: Iterable[SettingEvidence]) -> SettingEvidence | None:
+    """Return what the longest copy of the metadata log of a cluster shows, None if there is none."""
+    metadata = (one for one in evidence if one.running_ms is not None)
+    return max(metadata, key=lambda one: one.length, default=None)
 
 
 def _out_of_sync(
     evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
 ) -> dict[str | None, dict[tuple[str, int], int]]:
     """Return since when the replicas of each broker are out of sync, by log directory, as the longest copy shows it."""
-    metadata = (one for one in evidence if one.running_ms is not None)
-    longest = max(metadata, key=lambda one: one.length, default=None)
+    longest = _longest_metadata(evidence)
     by_broker: dict[int | None, dict[tuple[str, int], int]] = defaultdict(dict)
     for partition, late in longest.topics.out_of_sync.items() if longest else ():
         for broker, since in late.items():
@@ -173,6 +181,23 @@ def _releases(
     longest = max((one for one in evidence if one.releases), key=lambda one: one.length, default=None)
     by_broker = longest.releases if longest else {}
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker is not None and broker in by_broker}
+
+
+def _leaderless(
+    rules: Rules, clusters: Iterable[Sequence[SettingEvidence]]
+) -> dict[tuple[str, int], tuple[Leaderless, ...]]:
+    """Return when partitions had no leader, as the longest copies of metadata logs show it.
+
+    Every task gets it, so it has only what counts: times that are longer than clocks may differ. Copies of one cluster
+    have the same partitions, and what the metadata log of one shows is true of all.
+    """
+    leaderless: dict[tuple[str, int], tuple[Leaderless, ...]] = dict(rules.leaderless)
+    for metadata in filter(None, map(_longest_metadata, clusters)):
+        for partition, losses in metadata.topics.lost_leaders.items():
+            times = (Leaderless.of(*loss, metadata.running_ms or NO_TIME) for loss in losses)
+            if longer := tuple(time for time in times if time.until - time.since >= rules.clock_skew_ms):
+                leaderless[partition] = (*leaderless.get(partition, ()), *longer)
+    return leaderless
 
 
 def _by_broker(

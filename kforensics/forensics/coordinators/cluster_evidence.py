@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
@@ -14,7 +13,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
-from kforensics.forensics.core.election import NO_LEADER, Election
+from kforensics.forensics.core.election import NO_LEADER, Election, losses_of_leader
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
@@ -164,10 +163,9 @@ class Cluster:
             time: in ms.
             skew: by how much clocks may differ, in ms.
         """
-        elections = self.elections_of(replica)
-        for lost, elected in zip_longest(elections, elections[1:]):
+        for lost, elected in losses_of_leader(self.elections_of(replica)):
             ends = NEVER if elected is None else elected.timestamp + skew
-            if lost.leader == NO_LEADER and lost.timestamp - skew <= time <= ends:
+            if lost.timestamp - skew <= time <= ends:
                 return lost, elected
         return None
 

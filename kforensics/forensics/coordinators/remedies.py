@@ -34,6 +34,7 @@ from kforensics.forensics.coordinators.hanging_transactions import (
     surely_idle_times,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_duration, format_time
@@ -107,6 +108,11 @@ REMEDIES = {
     "lagging": (
         "Do not abort it because of this replica, which is out of sync: its leader may have the marker. Let this "
         f"replica catch up. Ask the leader with {FIND_HANGING}; only if it is listed, end it with {ABORT}."
+    ),
+    "skipped": (
+        "Its coordinator has committed it in its other partitions and sends no marker again. Save its data before "
+        f"anything else, as atomicity-marker-missing says. Then confirm with {FIND_HANGING}; if it is listed, end it "
+        f"with {ABORT}."
     ),
     "hanging": (
         f"No coordinator waits for it, so it will never end. Confirm with {FIND_HANGING}; if it is listed, end it with "
@@ -236,11 +242,23 @@ class CoordinatorRemedies:
                 return self._awaited(int(ids[0]))._replace(began=began)
         elif hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
             return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
+        if self._was_committed_elsewhere(partition, int(ids[0]), transaction):
+            phrase = "no, its coordinator has committed it without this partition"
+            return _Situation("skipped", phrase, {}, name, limit=Severity.WARNING)
         if lags:
             return _Situation("lagging", "unknown, this replica is out of sync", {}, name, limit=Severity.WARNING)
         if has_unreadable_state(cluster, ids)[0]:
             return None
         return self._unseen(partition, idle_ms, int(longest_timeouts(cluster, ids)[0]), name)
+
+    def _was_committed_elsewhere(self, partition: int, number: int, transaction: OpenTransactionArray) -> bool:
+        """Return whether the marker of a committed transaction of an id is missing after the data of an open one."""
+        listed = self.cluster.marker_join.transaction_partitions
+        missing = (listed["partition"] == partition) & (listed["marker_status"] == MarkerStatus.MISSING)
+        ended = self.cluster.coordinators.transactions[listed["transaction"][missing]]
+        is_own = (ended["id"] == number) & (ended["producer_id"] == transaction["producer_id"][0])
+        is_own &= ended["marker_epoch"] >= transaction["lowest_epoch"][0]
+        return bool((is_own & (ended["status"] == State.COMPLETE_COMMIT)).any())
 
     def _unseen(self, partition: int, idle_ms: int, longest: int, name: str) -> _Situation | None:
         """Return the situation of a transaction whose end the files would not show.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,9 +15,11 @@ __all__ = [
     "STOPS_TO_FETCH_MS",
     "UNCHANGED",
     "Election",
+    "Leaderless",
     "Leadership",
     "SyncChange",
     "is_unclean",
+    "losses_of_leader",
     "unclean_phrase",
 ]
 
@@ -73,6 +75,27 @@ class SyncChange:
     is_added: bool = False
 
 
+class Leaderless(NamedTuple):
+    """A time in which the metadata of a cluster shows that a partition had no leader.
+
+    Attributes:
+        since: when it lost its leader, in ms.
+        until: when the next one was elected, in ms, or the end of what the metadata shows.
+        next_epoch: the epoch of the next leader, None if there was none.
+    """
+
+    since: int
+    until: int
+    next_epoch: int | None
+
+    @classmethod
+    def of(cls, lost: Election, elected: Election | None, end_ms: int) -> Leaderless:
+        """Return the time between two elections, which the end of the metadata ends if there is no second one."""
+        if elected is None:
+            return cls(lost.timestamp, end_ms, None)
+        return cls(lost.timestamp, elected.timestamp, elected.leader_epoch)
+
+
 class Leadership(NamedTuple):
     """What the metadata of a cluster records of the leaders and replicas of a partition.
 
@@ -102,6 +125,23 @@ def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: C
         eligible: the eligible leader replicas before.
     """
     return recovery == RECOVERING and leader not in {NO_LEADER, UNCHANGED, *in_sync, *eligible}
+
+
+def losses_of_leader(elections: Iterable[Election]) -> Iterator[tuple[Election, Election | None]]:
+    """Yield when a partition lost its leader, with the election of the next one, None if there was none since.
+
+    Args:
+        elections: the elections of the partition, in their order.
+    """
+    lost: Election | None = None
+    for election in elections:
+        if election.leader == NO_LEADER:
+            lost = lost or election
+        elif lost is not None:
+            yield lost, election
+            lost = None
+    if lost is not None:
+        yield lost, None
 
 
 def unclean_phrase(election: Election) -> str:

@@ -23,6 +23,7 @@ from kforensics.forensics.core.broker_settings import (
 )
 
 if TYPE_CHECKING:
+    from kforensics.forensics.core.election import Leaderless
     from kforensics.forensics.metadata.remote_log import RemoteLog
 
 __all__ = ["COPY_MS", "FIRST_KAFKA_MS", "Rules"]
@@ -79,6 +80,8 @@ class Rules:
         gone_from: when the broker of each log directory had missed a record of the metadata log, in ms: from then on it
             was stopped, or without its controllers, if it was not copied then.
         releases: major and minor number of the release with which the broker of each log directory registered last.
+        leaderless: when partitions had no leader, by topic id and partition, as far as metadata logs show it, if that
+            was for longer than clocks may differ.
         cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
             cluster was copied long before the newest one: they are evaluated as of that time.
         newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
@@ -110,6 +113,7 @@ class Rules:
     running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     gone_from: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     releases: Mapping[str | None, tuple[int, int]] = field(default_factory=dict, hash=False)
+    leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     newest_ms: int | None = None
 
@@ -165,6 +169,10 @@ class Rules:
         """
         key = topic_id or "", -1 if partition is None else partition
         return self.out_of_sync.get(log_dir, {}).get(key)
+
+    def leaderless_times(self, topic_id: str | None, partition: int | None) -> tuple[Leaderless, ...]:
+        """Return when a partition had no leader, as far as the metadata of its cluster shows it."""
+        return self.leaderless.get((topic_id or "", -1 if partition is None else partition), ())
 
     def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
         """Return what is known of a partition in remote storage, None if nothing is."""

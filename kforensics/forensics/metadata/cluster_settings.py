@@ -22,6 +22,7 @@ from kforensics.forensics.core.broker_settings import (
     Setting,
     setting_of_broker,
 )
+from kforensics.forensics.core.election import Election, losses_of_leader
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.metadata.cluster_metadata import (
     TOPIC_RESOURCE,
@@ -72,11 +73,13 @@ class KnownTopics(NamedTuple):
         unreplicated: ids of the topics whose partitions have never had more than one replica, sorted.
         out_of_sync: since when replicas are out of sync, in ms, by topic id and partition, then by broker; NO_TIME for
             those that were never seen in sync.
+        lost_leaders: when partitions lost their leader, and the next election, by topic id and partition.
     """
 
     deleted: Mapping[str, int] = {}
     unreplicated: tuple[str, ...] = ()
     out_of_sync: Mapping[tuple[str, int], Mapping[int, int]] = {}
+    lost_leaders: Mapping[tuple[str, int], tuple[tuple[Election, Election | None], ...]] = {}
 
 
 class ClusterFacts(NamedTuple):
@@ -193,8 +196,9 @@ class _Reader:
         release = max((release for level, release in RELEASES.items() if level <= oldest), default=None)
         unreplicated = tuple(sorted(topic_id for topic_id, most in self.most_replicas.items() if most == 1))
         leaderships = self.leaderships.leaderships().items()
+        lost = {key: losses for key, one in leaderships if (losses := tuple(losses_of_leader(one.elections)))}
         out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
-        topics = KnownTopics(self.deleted, unreplicated, out_of_sync)
+        topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost)
         return ClusterFacts(tuple(settings), release, topics, self.releases)
 
 

@@ -28,6 +28,7 @@ from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, Produ
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
+from tests.forensics.coordinators.leaderless import forge_skipped
 from tests.forensics.coordinators.random_clusters import story
 from tests.forensics.forge import forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
@@ -154,6 +155,24 @@ def test_the_marker_of_another_producer_shows_since_when_a_transaction_hangs(tmp
     expected = contents_of(resolve_deferred(inputs, rules))
     assert [row for row in expected if "'txn-hanging'" in row and "'exact'" in row]
     for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("lost", "epochs"), [(50_000, {0: 0}), (57_000, {0: 0, 8: 2})], ids=["before the decision", "copied later"]
+)
+def test_markers_that_were_skipped_for_want_of_a_leader(lost: int, epochs: dict[int, int], tmp_path: Path) -> None:
+    """Whether a marker can be in a copy follows from the metadata log, which no part has."""
+    forge_skipped(tmp_path, lost=lost, epochs=epochs)
+    rules = known_rules(tmp_path, SOON + 86_400_000)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    missing = [row for row in expected if "'p', 1, 'atomicity-marker-missing', 'critical'" in row]
+    assert (len(missing), any("The outcome of 3 transactions in p-1 is unknown" in row for row in expected)) == (
+        9,
+        True,
+    )
+    for parts in (1, 3, 5):
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 
 

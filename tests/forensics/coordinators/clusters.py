@@ -22,6 +22,7 @@ from kforensics.forensics.coordinators.consumer_groups.commit_replay import comm
 from kforensics.forensics.coordinators.coordinator_records import State
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import History
+from kforensics.forensics.core.election import Leaderless
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -223,6 +224,7 @@ def cluster_under(
     as_of_ms: int = SOON,
     is_assumed: bool = False,
     without: tuple[str, ...] = (),
+    leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] | None = None,
     **counts: int | None,
 ) -> Cluster:
     """Return the cluster whose files are in a folder.
@@ -232,9 +234,10 @@ def cluster_under(
         as_of_ms: time of evaluation.
         is_assumed: whether that is the time of the newest file, not one that the user gives.
         without: names of partitions to leave out.
+        leaderless: when partitions had no leader, by topic id and partition.
         counts: numbers of partitions of the internal topics, if known.
     """
-    rules = Rules(as_of_ms, is_assumed=is_assumed)
+    rules = Rules(as_of_ms, is_assumed=is_assumed, leaderless=leaderless or {})
     states = [examine(one, rules) for one in partitions_under(folder) if one.name not in without]
     return Cluster.of(
         [coordinator_history(state) for state in states if is_coordinator(state)],

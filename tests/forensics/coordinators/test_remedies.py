@@ -193,6 +193,21 @@ def test_an_unknown_producer_may_be_in_a_newer_log_of_its_coordinator(
     assert ("has not ended" in stuck_one["what"]) is not hangs
 
 
+@pytest.mark.parametrize(("outcome", "is_saved"), [("Commit", True), ("Abort", False)])
+def test_data_is_saved_first_if_its_coordinator_has_committed_the_other_partitions(
+    tmp_path: Path, outcome: str, *, is_saved: bool
+) -> None:
+    """No coordinator sends the marker again, and no tool can write a COMMIT."""
+    forge(tmp_path, f"{OPEN}; D 8 0 0-0 @2-2 T {at(9_000)}; M 8 0 C 0 @3 {at(9_100)}", clean_shutdown=False)
+    decided = f"a Empty 7 0 t 1; a Ongoing 7 0 {{t-0, u-0}} t 4; a Prepare{outcome} 7 0 {{t-0, u-0}} t 100"
+    forge_coordinator(tmp_path, f"{decided}; a Complete{outcome} 7 0 t 200", clean_shutdown=False)
+    keep_times(tmp_path, NOW + 9_100, NOW + 10_000)
+    text, finding = findings_with_remedies(tmp_path)["lso-stuck"]
+    assert text.startswith("Its coordinator has committed it in its other partitions") is is_saved
+    assert ("Save its data before anything else" in text) is is_saved
+    assert finding.severity is Severity.WARNING
+
+
 def test_an_unreadable_record_changes_nothing(tmp_path: Path) -> None:
     _, finding = stuck(tmp_path, "a Empty 7 0 t 1; a Dead 7 0 t 2")
     assert finding.remedy is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -45,15 +45,17 @@ def uuid(number: int) -> str:
     return base64.urlsafe_b64encode(b"\7" * 8 + number.to_bytes(8, "big"))[:22].decode()
 
 
-def write_log(folder: Path, batches: list[list[bytes]], *, base_offset: int = 0) -> Path:
-    """Write a metadata log with these batches; return its folder."""
+def write_log(
+    folder: Path, batches: list[list[bytes]], *, base_offset: int = 0, times: Sequence[int] | None = None
+) -> Path:
+    """Write a metadata log with these batches, one each second if no times are given; return its folder."""
     log = folder / "__cluster_metadata-0"
     log.mkdir(parents=True, exist_ok=True)
     content, offset = b"", base_offset
     batches = [values for values in batches if values]
     for number, values in enumerate(batches):
         records = [record(delta, None, value) for delta, value in enumerate(values)]
-        time = TIME + 1000 * number
+        time = TIME + 1000 * number if times is None else times[number]
         content += batch(*records, base_offset=offset, base_timestamp=time, max_timestamp=time)
         offset += len(values)
     (log / f"{base_offset:020}.log").write_bytes(content)

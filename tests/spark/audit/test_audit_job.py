@@ -17,6 +17,7 @@ from kforensics.render.evidence_store import StoredTables
 from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import rows_of
+from tests.forensics.coordinators.leaderless import forge_skipped
 from tests.forensics.sample_partitions import PARTITIONS, all_batches
 from tests.reference.fold import fold
 from tests.spark.audits import (
@@ -120,6 +121,16 @@ def test_transactions_of_clusters_are_joined_in_parts(
         _assert_same(found, audit_in_process([str(SAMPLES / folder)], tmp_path / f"process-{number}"), request, 20)
         parts = list((tmp_path / f"spark-{number}" / "distributed_transactions").glob("*joined-*"))
         assert len(parts) > 1
+
+
+def test_markers_that_were_skipped_for_want_of_a_leader(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The metadata log shows it to all parts of the join."""
+    forge_skipped(logs := tmp_path / "logs")
+    found = audit_here(spark, _request(tmp_path / "spark", logs, joins=3))
+    _assert_same(found, audit_in_process([str(logs)], tmp_path / "process"), request, 20)
+    assert sum(count for row, count in found["findings"].items() if "'code': 'atomicity-marker-missing'" in row) == 9
 
 
 @pytest.mark.exhaustive

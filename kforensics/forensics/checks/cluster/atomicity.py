@@ -18,6 +18,7 @@ from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.deadlines import is_awaited
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.coordinators.transactions.skipped_markers import are_skipped
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     MarkerStatus,
     TransactionPartitionArray,
@@ -166,12 +167,15 @@ def _decision(row: Row) -> str:
 def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     """Return the finding for a partition without the marker of a completed transaction.
 
-    Markers of other transactions from well after its completion prove that the copied log extends beyond it. If several
-    transactions have the same epoch, the missing marker may be that of another one; that one is missing is certain.
+    Markers of other transactions from well after its completion prove that the copied log extends beyond it. If no
+    leader can have written the marker, it does not matter how far the log extends. If several transactions have the
+    same epoch, the missing marker may be that of another one; that one is missing is certain.
     """
     markers, rules = cluster.marker_join.by_partition[row["partition"]], cluster.rules
     is_known = row["completed"] != NO_TIME
-    is_covered = is_known and markers.last_marker_time > row["completed"] + rules.clock_skew_ms
+    decided, completed = (np.array([row[name]], "i8") for name in ("decided", "completed"))
+    has_later = is_known and markers.last_marker_time > row["completed"] + rules.clock_skew_ms
+    is_covered = has_later or bool(are_skipped(markers, decided, completed, rules)[0])
     is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
@@ -196,7 +200,7 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_exact"] and is_covered else Exactness.APPROXIMATE,
         benign=(
-            f"copied before the end of the transaction: {_copied_before(is_covered=is_covered, is_old=is_old)}",
+            f"copied before the end of the transaction: {_copied_before(has_later, is_covered, is_old)}",
             f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",
             f"lost from this copy: {'likely, it lacks offsets' if markers.offset_gaps else 'no offsets are missing'}",
             cause.election,
@@ -256,9 +260,11 @@ def _remedy(cluster: Cluster, row: Row, transaction: OpenTransactionArray | None
     )
 
 
-def _copied_before(*, is_covered: bool, is_old: bool) -> str:
-    if is_covered:
+def _copied_before(has_later: bool, is_covered: bool, is_old: bool) -> str:
+    if has_later:
         return "no, there are later markers"
+    if is_covered:
+        return "no matter, no leader can have written its marker"
     return "unlikely, it ended long before the files were copied" if is_old else "possible"
 
 

@@ -27,6 +27,7 @@ from kforensics.forensics.coordinators.transactions.join_totals import JoinTotal
 from kforensics.forensics.coordinators.transactions.marker_alignment import TransactionEnds, align_markers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole, marker_roles, may_follow_history
 from kforensics.forensics.coordinators.transactions.shared_keys import GroupEnds, GroupMarkers, group_batches
+from kforensics.forensics.coordinators.transactions.skipped_markers import are_skipped
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     KeyGroups,
     MarkerStatus,
@@ -89,7 +90,8 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     further_ms = rules.clock_skew_ms - assumed_ms
     by_partition = {number: partition.tolerating(further_ms) for number, partition in by_partition.items()}
     coverage = _Coverage.of(by_partition, len(numbers), rules.clock_skew_ms)
-    join = _Join(coordinators, markers, listed, groups, coverage, rules.clock_skew_ms)
+    skipped = _skipped(coordinators, listed, by_partition, rules)
+    join = _Join(coordinators, markers, listed, groups, coverage, skipped, rules.clock_skew_ms)
     join.by_key()
     join.by_order()
     join.set_statuses(by_partition)
@@ -137,6 +139,23 @@ def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:
     return start if start in (ALWAYS, NEVER) else start + skew_ms
 
 
+def _skipped(
+    coordinators: Coordinators,
+    listed: TransactionPartitionArray,
+    by_partition: Mapping[int, PartitionMarkers],
+    rules: Rules,
+) -> BoolArray:
+    """Return for which listed partitions no leader can have written the marker, or any since the decision."""
+    skipped = np.zeros(len(listed), bool)
+    for number, markers in by_partition.items():
+        if rules.leaderless_times(markers.topic_id, markers.name[1]):
+            rows = np.flatnonzero(listed["partition"] == number)
+            own = listed["transaction"][rows]
+            decided, completed = (column_at(coordinators.transactions, name, own) for name in ("decided", "completed"))
+            skipped[rows] = are_skipped(markers, decided, completed, rules)
+    return skipped
+
+
 def _all_markers(by_partition: Mapping[int, PartitionMarkers], *, packed: bool) -> StructRows:
     """Return the markers of all partitions with the number of their partition, in one array: there may be many."""
     if packed:
@@ -180,10 +199,11 @@ class _Join:
         listed: TransactionPartitionArray,
         groups: KeyGroups,
         coverage: _Coverage,
+        skipped: BoolArray,
         skew_ms: int,
     ) -> None:
         self._coordinators, self._markers, self._listed, self._groups = coordinators, markers, listed, groups
-        self._coverage, self._skew_ms = coverage, skew_ms
+        self._coverage, self._skipped, self._skew_ms = coverage, skipped, skew_ms
         self._outcomes = decided_outcomes(self._column("status"))
         self._is_unique = self._unique_groups()
         self.roles = np.full(len(markers), NONE, "i1")
@@ -273,7 +293,7 @@ class _Join:
         is_covered = decided >= self._coverage.start[partitions]
         is_superseded = self._column("is_superseded", rows)
         is_required = ~is_superseded & is_covered
-        is_required &= ~self._may_follow_copy(completed, partitions) & ~self._precedes_log(completed, partitions)
+        is_required &= ~self._may_follow_copy(completed, partitions, rows) & ~self._precedes_log(completed, partitions)
         is_whole = self._coordinators.ids["history_complete"][self._column("id", rows)]
         ends = TransactionEnds(decided, completed, self._outcomes[rows], is_required, is_superseded)
         return GroupEnds(ends, is_covered, is_whole, self._column("coordinator", rows))
@@ -305,10 +325,10 @@ class _Join:
         self._listed["marker"][rows[has_marker]] = assigned
         self.roles[assigned] = MarkerRole.SENT
 
-    def _may_follow_copy(self, completed: IntArray, partitions: IntArray) -> BoolArray:
+    def _may_follow_copy(self, completed: IntArray, partitions: IntArray, rows: IntArray | slice = ALL) -> BoolArray:
         """Return for which listed partitions the marker may have been written after the partition was copied."""
         late: BoolArray = (completed != NO_TIME) & (completed >= self._coverage.end[partitions])
-        return late
+        return late & ~self._skipped[rows]
 
     def _precedes_log(self, completed: IntArray, partitions: IntArray) -> BoolArray:
         """Return for which listed partitions the transaction was complete before the first batch of the log."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import utime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from kforensics.forensics.audit.incident_links import links
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
-from kforensics.forensics.core.election import Election
+from kforensics.forensics.core.election import Election, Leaderless
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
@@ -27,7 +28,8 @@ from tests.forensics.coordinators.clusters import (
     found_in,
 )
 from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, transactions_of
-from tests.forensics.forge import drop, file_of, forge
+from tests.forensics.coordinators.leaderless import topic_id_of
+from tests.forensics.forge import drop, file_of, forge, keep_times
 from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
@@ -579,3 +581,58 @@ def test_a_late_write_that_an_operator_aborted_is_not_half_of_the_next_transacti
     codes = codes_in(cluster_under(tmp_path))
     assert ("atomicity-split-outcome" in codes) is (is_split and not (more and written < 20_000))
     assert codes["marker-admin-abort"] == "info"
+
+
+@pytest.mark.parametrize(
+    ("lost", "until", "is_elected", "epochs", "is_complete", "is_missing"),
+    [
+        (57_000, 200_000, True, {0: 0, 1: 2}, True, True),
+        (50_000, 200_000, True, {0: 0}, True, True),
+        (50_000, 65_020, False, {0: 0}, True, True),
+        (50_000, 65_019, False, {0: 0}, True, False),
+        (57_000, 200_000, True, {0: 0}, True, False),
+        (50_000, 62_000, True, {0: 0, 1: 2}, True, False),
+        (61_000, 200_000, True, {0: 0, 1: 2}, True, False),
+        (50_000, 200_000, True, {0: 0, 1: 2}, False, False),
+    ],
+    ids=[
+        "copied later",
+        "no leader",
+        "none since",
+        "none seen since",
+        "just lost",
+        "soon elected",
+        "lost later",
+        "pending",
+    ],
+)
+def test_a_marker_that_no_leader_can_have_written_is_missing_however_early_the_partition_was_copied(
+    *,
+    lost: int,
+    until: int,
+    is_elected: bool,
+    epochs: dict[int, int],
+    is_complete: bool,
+    is_missing: bool,
+    tmp_path: Path,
+) -> None:
+    """Seen on 4.3.1: the files of a killed broker were older than the transaction, also after its restart.
+
+    On 3.9.1 the coordinator waited, and the new leader got the marker.
+    """
+    transaction = decided(0, 0, time=60_000)
+    if not is_complete:
+        transaction = transaction.rpartition(";")[0]
+    forge_coordinator(tmp_path / "broker-1", "a Empty 1 0 t 0" + transaction, clean_shutdown=False)
+    options: dict[str, Any] = {"node_id": 3, "leader_epochs": epochs, "clean_shutdown": False}
+    log = f"D 1 0 0-0 @0-0 T {at(50_000)}"
+    key = topic_id_of(forge(tmp_path / "broker-3", log, topic="p", partition=1, **options)), 1
+    keep_times(tmp_path / "broker-3", NOW + 50_000, NOW + 50_000)
+    time = Leaderless(NOW + lost, NOW + until, 2 if is_elected else None)
+    known = cluster_under(tmp_path, as_of_ms=SOON + HOUR, leaderless={key: (time,)})
+    found = {(one.finding.code.name, one.finding.severity) for one in found_in(known) if one.place.topic == "p"}
+    assert (("atomicity-marker-missing", Severity.CRITICAL) in found) is is_missing
+    unknown = [one.finding for one in found_in(known) if one.finding.code.name == "atomicity-unverifiable"]
+    assert ("p-1" in {one.evidence["partition"] for one in unknown}) is (is_complete and not is_missing)
+    (row,) = transactions_of(known)
+    assert (row["atomic"] == "no") is is_missing
