@@ -132,13 +132,22 @@ def ends_before(cluster: Cluster, partition: int, open_transactions: OpenTransac
 
     Such a coordinator may have registered the producer since. NONE if the logs of all reach beyond the last batch.
     """
-    markers, histories = cluster.marker_join.by_partition[partition], cluster.coordinators.histories
-    stopped = np.array([history.is_stopped and markers.copied_at == NEVER for history in histories], bool)
-    has_all = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
-    until = np.where(has_all, NEVER, shown_until(cluster, markers))
+    markers = cluster.marker_join.by_partition[partition]
+    until = _logs_reach(cluster, markers)
     first = int(until.argmin())
     is_before = until[first] <= _last_writes(markers, open_transactions) + cluster.rules.clock_skew_ms
     return np.where(is_before, first, NONE)
+
+
+def _logs_reach(cluster: Cluster, markers: PartitionMarkers) -> IntArray:
+    """Return until when the log of each coordinator surely has what happened, NEVER if with all that a replica knew.
+
+    A broker that was stopped first knows nothing of what another leader of its coordinator did since.
+    """
+    stopped = np.array([one.is_stopped and markers.copied_at == NEVER for one in cluster.coordinators.histories], bool)
+    has_all = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
+    until: IntArray = np.where(has_all, NEVER, shown_until(cluster, markers))
+    return until
 
 
 def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
@@ -174,11 +183,12 @@ def _is_in_coordinator_log(
     """Return for which transactions the coordinator's log reaches beyond their last batch."""
     numbers, rules = cluster.coordinators.ids["coordinator"][ids], cluster.rules
     markers = cluster.marker_join.by_partition[partition]
-    is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
-    if markers.copied_at != NEVER:
-        is_stopped[:] = False
     known_until = cluster.coordinators.last_record_time[numbers] - rules.clock_skew_ms
-    reaches: BoolArray = is_stopped[numbers] | (known_until > open_transactions["appended_by"])
+    reaches: BoolArray = known_until > open_transactions["appended_by"]
+    if markers.copied_at == NEVER:
+        is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
+        last_writes = _last_writes(markers, open_transactions)
+        reaches |= is_stopped[numbers] & (_logs_reach(cluster, markers)[numbers] > last_writes + rules.clock_skew_ms)
     # All replicas in sync have a state before anything follows from it.
     has_state = _reach_shutdown(cluster, markers)[numbers]
     reaches |= has_state & (open_transactions["first_timestamp"] <= markers.copied_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kforensics.forensics.core.findings import Exactness, Severity
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import file_of, forge, keep_times, patch
+from tests.forensics.metadata.random_metadata import ABORT, write_log
 
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
 SILENT = {"txn-hanging-unknown-id": "test_a_transaction_in_flight"}
@@ -247,6 +249,40 @@ def hanging_copy(
 
 def test_a_late_write_hangs_at_once_if_the_broker_was_stopped(tmp_path: Path) -> None:
     assert hanging_copy(tmp_path, LATE, ENDED, is_stopped=True) == [Exactness.EXACT]
+
+
+@pytest.mark.parametrize(
+    ("broker", "last", "stopped", "shown", "hangs"),
+    [
+        (2, 1, 2_000, None, False),
+        (2, 1, 2_000, 44_000, False),
+        (2, 1, 30 * 60_000, None, True),
+        (2, 1, 60_000, 60_000, True),
+        (2, 60_000, 60_000, None, True),
+        (1, 1, 45_000, None, True),
+    ],
+    ids=["before", "at the same time", "long after", "after, by its metadata log", "a later record", "the same broker"],
+)
+def test_an_id_may_have_begun_a_transaction_after_its_coordinator_was_stopped(
+    *, broker: int, last: int, stopped: int, shown: int | None, hangs: bool, tmp_path: Path
+) -> None:
+    """Another broker was elected to lead the coordinator, and added the partition. Evaluated as of the newest file."""
+    own, other = (tmp_path / f"broker-{number}" for number in (broker, 1))
+    forge_coordinator(own, f"a Empty 7 0 t 1; b Empty 8 0 t {last}", node_id=broker)
+    if shown is not None:
+        write_log(own, [[ABORT], [ABORT]], times=[NOW, NOW + shown])
+    _keep_all_times(own, last, stopped)
+    forge(other, f"D 7 0 0-0 @0-0 T {at(40_000)}")
+    _keep_all_times(other, 40_000, 45_000)
+    rows = kforensics.audit(str(tmp_path)).findings.to_pylist()
+    found = [(row["severity"], row["exactness"]) for row in rows if row["code"] == "txn-hanging"]
+    assert found == ([("critical", "exact")] if hangs else [])
+
+
+def _keep_all_times(log_dir: Path, written: int, stopped: int) -> None:
+    for file in log_dir.rglob("*"):
+        utime(file, ns=((NOW + stopped) * 1_000_000,) * 2)
+    keep_times(log_dir, NOW + written, NOW + stopped)
 
 
 @pytest.mark.parametrize(("last", "expected"), [(29_000, []), (40_000, [Exactness.EXACT])])
