@@ -167,8 +167,8 @@ def test_a_file_with_an_error_is_refused(lines: list[str], expected: str) -> Non
 
 
 def test_a_default_that_the_command_refuses_is_named() -> None:
-    write("kforensics.toml", '[transactions]\nseverity = "error"')
-    error = sentence(run("transactions", *AS_OF, BROKER))
+    write("kforensics.toml", '[keys]\nseverity = "error"')
+    error = sentence(run("keys", *AS_OF, BROKER))
     assert error.endswith("leave it out; kforensics.toml has a default for severity, and --no-config ignores it")
 
 

@@ -70,7 +70,9 @@ def test_last_stable_offset_is_that_of_the_live_broker(partition: Sample) -> Non
         assert state.log_end_offset > partition.truth["latest"]
         return
     stable = stable_offset(state)
-    assert (stable.last_stable_offset, stable.exact) == (partition.last_stable_offset, True)
+    assert stable.last_stable_offset == partition.last_stable_offset
+    if not stable.exact:  # another release than the sample's may answer the base offset of the batch at the log start
+        assert stable.blocking_transaction["first_offset"] < state.local_log_start_offset
     assert state.log_start_offset == partition.truth["earliest"]  # which may be in remote storage
 
 

@@ -93,7 +93,10 @@ CODES = by_name(
         "snapshot-missing-producer",
         Severity.WARNING,
         meaning="A snapshot lacks a producer that is in the log and cannot have expired.",
-        remedy="No action if producer {producer_id} is idle. If producer.id.expiration.ms is shorter, use --set.",
+        remedy=(
+            "No action if producer {producer_id} is idle. If producer.id.expiration.ms is shorter than assumed, it has "
+            "expired."
+        ),
         why=(
             "A broker that starts from this snapshot does not know the producer, and accepts its next batch "
             "with any sequence."

@@ -66,7 +66,7 @@ EXAMPLES: dict[str, tuple[Any, list[tuple[str, int]]]] = {
         [("epoch-bump-nonzero-seq", 3), ("epoch-regressed", 2)],
     ),
     "15": ("D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 C 4 @2", DUPLICATE_MARKER),
-    "15 with an abort": ("D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2", [("marker-conflict", 2)]),
+    "15 with an abort": ("D 1 0 0-0 @0-0 T; M 1 0 C 3 @1; M 1 0 A 4 @2", [("marker-conflict", 2), ("marker-empty", 2)]),
     "16": ("D 1 0 0-0 @0-0 T; D 1 0 1-1 @1-1 N; M 1 0 C 3 @2", [("txn-nontxn-inside", 1)]),
     "17": (("D 7 0 0-0 @0-0 T; D 7 0 0-0 @1-1 T; M 7 0 C 2 @2", {"topic": "__consumer_offsets"}), []),
     "17 elsewhere": ("D 7 0 0-0 @0-0 T; D 7 0 0-0 @1-1 T; M 7 0 C 2 @2", [("seq-duplicate-batch", 1)]),
