@@ -81,7 +81,7 @@ def test_a_warning_about_an_expiry_names_the_setting(copy: Path) -> None:
     found = _findings(copy, "--set", "producer.id.expiration.ms=86400000")
     (missing, *_) = (row for row in found if row["code"] == "snapshot-missing-producer" and row["severity"] != "info")
     assert "expired: not by producer.id.expiration.ms as it is given or assumed" in missing["benign"]
-    assert "If producer.id.expiration.ms is shorter than assumed, it has expired." in missing["remedy"]
+    assert "With a shorter producer.id.expiration.ms, it has expired." in missing["remedy"]
 
 
 @pytest.mark.parametrize("words", GIVEN.values(), ids=GIVEN)

@@ -93,10 +93,7 @@ CODES = by_name(
         "snapshot-missing-producer",
         Severity.WARNING,
         meaning="A snapshot lacks a producer that is in the log and cannot have expired.",
-        remedy=(
-            "No action if producer {producer_id} is idle. If producer.id.expiration.ms is shorter than assumed, it has "
-            "expired."
-        ),
+        remedy="No action if producer {producer_id} is idle. With a shorter producer.id.expiration.ms, it has expired.",
         why=(
             "A broker that starts from this snapshot does not know the producer, and accepts its next batch "
             "with any sequence."
