@@ -60,8 +60,9 @@ def ask(
     output_format, fail_on, investigation = options.format(), options.severity(), options.investigation()
     status = ExitStatus(investigation.unreadable)
     with options.stage("partitions read, evaluated and written"), options.watched(investigation) as watched:
+        document = DocumentFindings(investigation, options.brokers()) if output_format is Format.JSON else None
         every = question.answers(watched, status.add_unreadable)
-        answers = status.watch(every if selection.minimum is None else _selected(every, selection), severities_of)
+        answers = status.watch(_selected(every, selection, document), severities_of)
         if output_format is Format.TEXT:
             with open_output(options.output) as out, closing(text):
                 for answer in answers:
@@ -69,17 +70,14 @@ def ask(
                 write_parts(text.parts(), out)
         else:
             table = RESULTS[question.table]
-            document_findings = DocumentFindings(investigation, options.brokers())
-            is_document = output_format is Format.JSON
-            kept = _with_findings_beside(answers, selection, document_findings) if is_document else answers
             write_results(
-                kept,
+                answers,
                 output_format,
                 options,
                 text=str,
                 table=table,
                 rows=attrgetter("rows"),
-                beside=document_findings.tables,
+                beside=document.tables if document else {},
             )
     return status.code(fail_on)
 
@@ -126,20 +124,24 @@ class DocumentFindings:
             yield result.for_brokers(self._brokers).rows[table]
 
 
-def _with_findings_beside(
-    answers: Iterable[AnswerT], selection: FindingSelection, document_findings: DocumentFindings
+def _selected(
+    answers: Iterable[AnswerT], selection: FindingSelection, document: DocumentFindings | None
 ) -> Iterator[AnswerT]:
-    """Yield answers, and add their selected findings to what a document has beside their rows."""
+    """Yield the answers for partitions that have selected findings, with these findings only.
+
+    Args:
+        answers: all answers.
+        selection: which findings to show.
+        document: takes the findings that a document has beside the rows; None for other formats.
+    """
+    is_all = selection.minimum is None
     for answer in answers:
+        if is_all and document is None:
+            yield answer
+            continue
         findings, stable = answer.in_document()
-        if selected := selection.of(findings):
-            document_findings.add(answer.place, selected, stable)
-        yield answer
-
-
-def _selected(answers: Iterable[AnswerT], selection: FindingSelection) -> Iterator[AnswerT]:
-    """Yield the answers for partitions that have selected findings, with these findings only."""
-    for answer in answers:
-        findings, _ = answer.in_document()
-        if selection.of(findings):
-            yield replace(answer, findings=selection.of(answer.findings))
+        selected = selection.of(findings)
+        if document is not None and selected:
+            document.add(answer.place, selected, stable)
+        if is_all or selected:
+            yield answer if is_all else replace(answer, findings=selection.of(answer.findings))
