@@ -20,7 +20,7 @@ from kforensics.analyses.questions import Question
 from kforensics.analyses.read_files import FilesReader, drain, kind_to_read
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.errors import InputError
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import RESULTS, STORED
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.kernels.policy import kernels_for
@@ -177,7 +177,7 @@ def store_tables(store: StoreReader) -> dict[str, Source]:
 
 
 def _stored_source(store: StoreReader, name: str) -> Source:
-    known, files = {**TABLES, **RESULTS}.get(name), store.files(name)
+    known, files = STORED.get(name), store.files(name)
     schema = None if known is None else arrow_schema_of(known)
     rows = ds.dataset(files, schema=schema, filesystem=store.system, format="parquet")
 

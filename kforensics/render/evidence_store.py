@@ -21,11 +21,11 @@ from pyarrow import fs
 
 from kforensics.errors import KforensicsError, UsageError
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import STORED
 from kforensics.parsers.files.file_systems import remote_system
 from kforensics.parsers.files.input_paths import is_uri
 from kforensics.parsers.tables.arrow import CHUNK, GROUP_BYTES, Row, arrow_batches, arrow_schema_of
-from kforensics.parsers.tables.schemas import TABLES, Table
+from kforensics.parsers.tables.schemas import Table
 from kforensics.render.output import claimed, deferred_signals, lock_part, part_path, remove_abandoned
 
 MANIFEST = "manifest.json"
@@ -329,7 +329,7 @@ class StoredTables(Mapping[str, "pa.Table"]):
         from pyarrow import dataset  # writing a store does not need it
 
         system, root = locate_store(self._folder)
-        schema = arrow_schema_of({**TABLES, **RESULTS}[name])  # Parquet has another name for the items of lists
+        schema = arrow_schema_of(STORED[name])  # Parquet has another name for the items of lists
         return dataset.dataset(f"{root}/{name}", schema=schema, filesystem=system, format="parquet").to_table()
 
     def __iter__(self) -> Iterator[str]:

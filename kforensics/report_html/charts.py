@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import RESULTS, STORED
 from kforensics.parsers.log.log_rows import Place
 from kforensics.parsers.tables.arrow import arrow_schema_of
-from kforensics.parsers.tables.schemas import TABLES, arrow_schema
+from kforensics.parsers.tables.schemas import arrow_schema
 from kforensics.report_html.page_rows import topic_partition
 from kforensics.report_html.report_tables import REPORT_TABLES
 from kforensics.report_html.store_reader import StoreReader, first_rows
@@ -257,7 +257,7 @@ def _limit(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], tup
 
 
 def _table(name: str, columns: Sequence[str], batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    schema = arrow_schema_of({**TABLES, **RESULTS}[name])
+    schema = arrow_schema_of(STORED[name])
     return pa.Table.from_batches(batches, pa.schema([schema.field(column) for column in columns]))
 
 

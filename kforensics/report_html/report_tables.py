@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import STORED
 from kforensics.parsers.log.log_rows import Place
-from kforensics.parsers.tables.schemas import TABLES, Column
+from kforensics.parsers.tables.schemas import Column
 from kforensics.report_html.incident_rows import WORST_FIRST
 from kforensics.report_html.store_reader import SortKey, StoreReader
 
@@ -64,7 +64,7 @@ class ReportTable:
     @property
     def column_docs(self) -> tuple[Column, ...]:
         """The columns of the store's table, with their descriptions."""
-        by_name = {column.name: column for column in {**TABLES, **RESULTS}[self.name].columns}
+        by_name = {column.name: column for column in STORED[self.name].columns}
         return tuple(by_name[name] for name in self.columns)
 
 

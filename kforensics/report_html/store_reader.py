@@ -19,9 +19,8 @@ from pyarrow import fs
 
 from kforensics.analyses.known_names import NAME_COLUMNS, learn_stored_names
 from kforensics.errors import InputError, InputKindError, InputMissingError, UsageError
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import STORED
 from kforensics.parsers.tables.arrow import arrow_schema_of
-from kforensics.parsers.tables.schemas import TABLES
 from kforensics.render.evidence_store import MANIFEST, locate_store
 from kforensics.render.redaction import Redaction
 from kforensics.render.streams import ProgressMeter
@@ -77,7 +76,7 @@ class StoreReader:
             raise InputError(f"{self.root}/{table}", f"{why}; run the audit again")
 
     def _batches(self, table: str, files: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        schema = arrow_schema_of({**TABLES, **RESULTS}[table])
+        schema = arrow_schema_of(STORED[table])
         for path in files:
             with _reading(path), self.system.open_input_file(path) as stream:
                 for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS, columns=list(columns)):
@@ -114,7 +113,7 @@ class StoreReader:
         Raises:
             InputError: a file of the table cannot be read.
         """
-        schema = arrow_schema_of({**TABLES, **RESULTS}[name])
+        schema = arrow_schema_of(STORED[name])
         selected = pa.schema([schema.field(column) for column in columns])
         parts = (batch.filter(row_filter(batch)) for batch in self.batches(name, columns))
         return pa.Table.from_batches(list(parts), selected)

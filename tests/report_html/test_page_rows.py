@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kforensics import report_html
-from kforensics.forensics.core.tables import RESULTS
-from kforensics.parsers.tables.schemas import TABLES
+from kforensics.forensics.core.tables import STORED
 from kforensics.report_html.page_rows import (
     MAX_PAGE_ROWS,
     MAX_TABLE_CHARACTERS,
@@ -74,7 +73,7 @@ def test_every_table_has_its_rows_in_its_columns(name: str, tmp_path: Path) -> N
 
 def test_the_page_can_format_every_kind_of_column() -> None:
     script = files(report_html).joinpath("report.js").read_text(encoding="utf-8")
-    kinds = {column_kind(column) for table in ({**TABLES, **RESULTS}).values() for column in table.columns}
+    kinds = {column_kind(column) for table in STORED.values() for column in table.columns}
     listed = script.split("const FORMATTERS = {")[1].split("};")[0]
     names = {line.strip().partition(":")[0].rstrip(",") for line in listed.splitlines()}
     assert kinds <= names

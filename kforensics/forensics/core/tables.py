@@ -5,9 +5,9 @@ from __future__ import annotations
 from kforensics.forensics.core.cluster_tables import CLUSTER_TABLES
 from kforensics.forensics.core.key_tables import KEY_RESULTS
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
-from kforensics.parsers.tables.schemas import Table, parse_columns, placed_table
+from kforensics.parsers.tables.schemas import TABLES, Table, parse_columns, placed_table
 
-__all__ = ["RESULTS"]
+__all__ = ["RESULTS", "STORED"]
 
 TRANSACTIONS = parse_columns("""
 producer_id int64 producer of the transaction
@@ -198,3 +198,4 @@ OF_PARTITIONS: dict[str, Table] = {
     )
 }
 RESULTS: dict[str, Table] = OF_PARTITIONS | CLUSTER_TABLES | REPLICA_RESULTS | KEY_RESULTS
+STORED: dict[str, Table] = TABLES | RESULTS  # what a store may have

@@ -126,7 +126,7 @@ def _lone_voter(directory: LogDirectory, metadata: LoadedMetadata) -> LoadRefuse
     No controller is elected, and the broker ends after ``initial.broker.registration.timeout.ms``, a minute by default.
     """
     meta = directory.meta
-    if meta is None or meta.node_id is None or set(metadata.controllers) != {meta.node_id}:
+    if meta is None or meta.node_id is None or not metadata.has_only_controller(meta.node_id):
         return None
     voter = metadata.controllers[meta.node_id]
     if voter is None or voter == meta.directory_id:

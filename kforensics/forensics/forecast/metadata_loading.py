@@ -109,6 +109,10 @@ class LoadedMetadata:
         """Broker ids by the directory ids that they registered."""
         return {path: node for node, broker in self.image.brokers.items() for path in broker.get("logDirs") or ()}
 
+    def has_only_controller(self, node_id: int | None) -> bool:
+        """Return whether a node is the only controller of a dynamic quorum."""
+        return set(self.controllers) == {node_id}
+
     def partition(self, topic_id: str | None, number: int) -> PartitionRegistration | None:
         """Return the registration of a partition, None if there is none."""
         topic = self.image.topics.get(topic_id or "")

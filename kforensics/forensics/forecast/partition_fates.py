@@ -242,7 +242,8 @@ class PartitionFates:
         sync, the broker gets it back only as an eligible leader replica, and only from another controller.
         """
         assigned = metadata.image.partition_named(partition.topic, partition.partition)
-        has_leaders = bool(metadata.image.features.get(ELIGIBLE_LEADERS)) and not self._is_only_controller(metadata)
+        is_only = metadata.has_only_controller(self.forecast.node_id)
+        has_leaders = bool(metadata.image.features.get(ELIGIBLE_LEADERS)) and not is_only
         if assigned is not None and (has_leaders or not self._is_last_in_sync(assigned)):
             return
         is_empty, partition.fate = partition.fate == CREATED, WITHOUT_LEADER
@@ -253,9 +254,6 @@ class PartitionFates:
 
     def _is_last_in_sync(self, assigned: PartitionRegistration) -> bool:
         return not set(assigned.complete) - {self.forecast.node_id}
-
-    def _is_only_controller(self, metadata: LoadedMetadata) -> bool:
-        return {*metadata.controllers} == {self.forecast.node_id}
 
     def _are_registered(self, metadata: LoadedMetadata) -> bool:
         """Whether the metadata has the directory ids of all log directories."""

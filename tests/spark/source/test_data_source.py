@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kforensics
-from kforensics.forensics.core.tables import RESULTS
+from kforensics.forensics.core.tables import STORED
 from kforensics.parsers.tables.arrow import arrow_schema_of
 from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.spark.source.source_options import ddl_of
@@ -133,7 +133,7 @@ def test_spark_understands_schemas_as_arrow_has_them(spark: SparkSession) -> Non
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    for table in (TABLES | RESULTS).values():
+    for table in STORED.values():
         struct = StructType.fromDDL(ddl_of(table))
         assert isinstance(struct, StructType)
         stated = to_arrow_schema(struct, timezone="UTC")
