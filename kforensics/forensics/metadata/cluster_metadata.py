@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kforensics.forensics.core.election import UNCHANGED, Election, Leadership, SyncChange
 from kforensics.forensics.core.record_types import NO_TIME
@@ -24,10 +24,7 @@ from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
 from kforensics.parsers.log.log_rows import read_records
-from kforensics.parsers.messages.internal_records import DecodedMessage, decode_control_record, decode_record
-
-if TYPE_CHECKING:
-    from kforensics.parsers.messages.framed_columns import FramedRecord
+from kforensics.parsers.messages.internal_records import decode_control_record, decode_record
 
 __all__ = [
     "Election",
@@ -214,31 +211,36 @@ def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
     from kforensics.parsers.messages.framed_columns import framed_records
 
     for chunk in record_chunks(source, kernels_for(source.size)):
-        rows = chunk.rows
-        columns = (rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control"))
-        decoded = framed_records(METADATA_TOPIC, chunk.values)
-        for row, (offset, timestamp, epoch, position, is_control) in enumerate(zip(*columns, strict=True)):
-            if offset < start:
-                continue
-            content = decode_control_record(chunk.keys.get(row), chunk.values.get(row)) if is_control else decoded[row]
-            kind, value = _kind_and_value(content)
-            yield LogRecord(offset, timestamp, epoch, kind, value, position, is_control, content.version)
+        offset, timestamp, epoch, position, is_control = (
+            chunk.rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control")
+        )
+        kinds, values, versions = framed_records(METADATA_TOPIC, chunk.values)
+        for row, value in enumerate(values):
+            if value is None or is_control[row]:
+                content = chunk.keys.get(row), chunk.values.get(row)
+                kinds[row], values[row], versions[row] = _decoded(*content, is_control=is_control[row])
+        records = map(
+            LogRecord._make, zip(offset, timestamp, epoch, kinds, values, position, is_control, versions, strict=True)
+        )
+        yield from records if min(offset) >= start else (record for record in records if record.offset >= start)
 
 
 def _log_record(batch: Batch, record: Record) -> LogRecord:
-    content = record.key, record.value
-    decoded = decode_control_record(*content) if batch.is_control else decode_record(METADATA_TOPIC, *content)
+    kind, value, version = _decoded(record.key, record.value, is_control=batch.is_control)
     epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
     place = batch.position, batch.is_control
-    return LogRecord(record.offset, record.timestamp, epoch, *_kind_and_value(decoded), *place, decoded.version)
+    return LogRecord(record.offset, record.timestamp, epoch, kind, value, *place, version)
 
 
-def _kind_and_value(decoded: FramedRecord | DecodedMessage) -> tuple[str, dict[str, Any] | None]:
-    """Return type and fields; Kafka reads no record of an unknown version, and none with bytes after its value."""
+def _decoded(
+    key: bytes | None, value: bytes | None, *, is_control: bool
+) -> tuple[str, dict[str, Any] | None, int | None]:
+    """Return type, fields and version; Kafka reads no record of an unknown version, and none with bytes after it."""
+    decoded = decode_control_record(key, value) if is_control else decode_record(METADATA_TOPIC, key, value)
     if decoded.error is None and decoded.value is not None:
-        return decoded.type_name or "", decoded.value
+        return decoded.type_name or "", decoded.value, decoded.version
     error = decoded.error or "no value"
-    return f"{decoded.type_name} ({error})" if decoded.type_name else error, None
+    return f"{decoded.type_name} ({error})" if decoded.type_name else error, None, decoded.version
 
 
 def elections_in(partitions: Iterable[Partition]) -> dict[PartitionKey, tuple[Election, ...]]:

@@ -1,28 +1,29 @@
 """Decoding of many records of a topic whose values begin with a frame, such as ``__cluster_metadata``, by columns.
 
 The records of a type and a version are read together, and become the values that :mod:`.internal_records` decodes one
-by one. What does not fit, and types with fields that cannot be read in columns, are decoded one by one here, too.
+by one. What does not fit, and types with fields that cannot be read in columns, are left to it.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.format.byte_slices import ByteSlices, joined_bytes
 from kforensics.parsers.messages.codec import default_of, distinct_layouts
-from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES, decode_record
+from kforensics.parsers.messages.internal_records import LAYOUT_RELEASES
 from kforensics.parsers.messages.message_columns import ELEMENT_SIZES, java_texts, read_columns, texts_of
 from kforensics.parsers.messages.reader import MessageError, MessageReader
 from kforensics.parsers.messages.registry import framed_message
 from kforensics.parsers.messages.schema import Field, MessageSchema, has_version
 
-__all__ = ["FramedRecord", "framed_records"]
+__all__ = ["FramedRecords", "framed_records"]
 
 # Frame version, record type and version; each is a varint of one byte in every record that Kafka writes.
 FRAME_VERSION, FRAME_SIZE, ONE_BYTE = 1, 3, 0x80
@@ -30,42 +31,39 @@ FRAME_VERSION, FRAME_SIZE, ONE_BYTE = 1, 3, 0x80
 MIN_ROWS = 16
 # Distinct arrays and ids that are remembered.
 REMEMBERED = 1 << 16
+UUID_BYTES = f"V{ELEMENT_SIZES['uuid']}"
+
+Value: TypeAlias = dict[str, Any]
 
 
-class FramedRecord(NamedTuple):
-    """A decoded record.
+class FramedRecords(NamedTuple):
+    """Records in their order; those that must be decoded one by one are None in each list.
 
     Attributes:
-        type_name: Kafka's name of its type; None if the type is unknown.
-        value: its fields; None if they could not be read. Equal lists may be one object.
-        error: what is wrong with it; None if nothing is.
-        version: the version of its value; None if it could not be read.
+        type_names: Kafka's names of their types.
+        values: their fields. Equal lists may be one object.
+        versions: the versions of their values.
     """
 
-    type_name: str | None
-    value: dict[str, Any] | None
-    error: str | None = None
-    version: int | None = None
+    type_names: list[str | None]
+    values: list[Value | None]
+    versions: list[int | None]
 
 
-def framed_records(topic: str, values: ByteSlices) -> list[FramedRecord]:
-    """Return the decoded records of a topic, in their order.
+def framed_records(topic: str, values: ByteSlices) -> FramedRecords:
+    """Return the records of a topic that can be read in columns.
 
     Args:
         topic: name of the topic.
         values: the values of the records.
     """
-    records: list[FramedRecord | None] = [None] * len(values)
+    count = len(values)
+    records = FramedRecords([None] * count, [None] * count, [None] * count)
     for schema, version, rows in _groups(topic, values):
         for row, value in zip(rows.tolist(), _read(schema, version, values.take(rows)), strict=True):
             if value is not None:
-                records[row] = FramedRecord(schema.name, value, version=version)
-    return [_decoded(topic, values.get(row)) if one is None else one for row, one in enumerate(records)]
-
-
-def _decoded(topic: str, value: bytes | None) -> FramedRecord:
-    decoded = decode_record(topic, None, value)
-    return FramedRecord(decoded.type_name, decoded.value, decoded.error, decoded.version)
+                records.type_names[row], records.values[row], records.versions[row] = schema.name, value, version
+    return records
 
 
 def _groups(topic: str, values: ByteSlices) -> Iterator[tuple[MessageSchema, int, Any]]:
@@ -85,24 +83,30 @@ def _is_flexible(schema: MessageSchema, version: int) -> bool:
     return version <= schema.highest_version and has_version(known.flexible, version)
 
 
-def _read(schema: MessageSchema, version: int, values: ByteSlices) -> list[dict[str, Any] | None]:
+def _read(schema: MessageSchema, version: int, values: ByteSlices) -> list[Value | None]:
     """Return the values of records of one type and version; None for those that must be decoded one by one."""
+    result: list[Value | None] = [None] * len(values)
     try:
         read = read_columns(schema, version, values, FRAME_SIZE)
     except TypeError:  # a field of a type that is not read in columns
-        return [None] * len(values)
+        return result
     known = distinct_layouts(schema, LAYOUT_RELEASES)[0]
     fields = [field for field in known.fields if has_version(field.versions, version)]
     if any(field.fields or (field.element_type == "bool" and field.is_array) for field in fields):
-        return [None] * len(values)
-    fits = np.flatnonzero(read.fits)
-    names = [field.name for field in fields]
-    columns = [_column(field, version, read.columns[field.name], fits) for field in fields]
-    unreadable = any(UNREADABLE in column for column in columns)
-    result: list[dict[str, Any] | None] = [None] * len(values)
-    for row, one in zip(fits.tolist(), zip(*columns, strict=True) if columns else [()] * len(fits), strict=True):
-        if not (unreadable and UNREADABLE in one):
-            result[row] = dict(zip(names, one, strict=True))
+        return result
+    fits, unreadable = np.flatnonzero(read.fits), set()
+    # Most fields of most records have their defaults.
+    defaults = {field.name: default_of(field)() for field in fields}
+    found = [defaults.copy() for _ in range(len(fits))]
+    for field in fields:
+        name = field.name
+        rows, contents = _contents(field, version, read.columns[name], fits)
+        for row, content in zip(rows.tolist(), contents, strict=True):
+            found[row][name] = content
+            if content is UNREADABLE:
+                unreadable.add(row)
+    for row, (place, value) in enumerate(zip(fits.tolist(), found, strict=True)):
+        result[place] = None if row in unreadable else value
     return result
 
 
@@ -110,29 +114,30 @@ def _read(schema: MessageSchema, version: int, values: ByteSlices) -> list[dict[
 UNREADABLE = object()
 
 
-def _column(field: Field, version: int, column: Any, rows: Any) -> list[Any]:
+def _contents(field: Field, version: int, column: Any, fits: IntArray) -> tuple[IntArray, list[Any]]:
+    """Return in which of the rows that fit a field may differ from its default, and what it is there."""
     if isinstance(column, np.ndarray):
+        column = column[fits]
+        rows = np.flatnonzero(column != default_of(field)())
         numbers: list[Any] = column[rows].tolist()
-        return [number != 0 for number in numbers] if field.type == "bool" else numbers
-    slices = column.take(rows)
+        return rows, [number != 0 for number in numbers] if field.type == "bool" else numbers
+    slices = column.take(fits)
     if field.type == "string":
+        texts: list[Any] = [None] * len(slices)
         present = np.flatnonzero(slices.sizes >= 0)
-        texts: list[Any] = [None] * len(rows)
         for row, text in zip(present.tolist(), texts_of(java_texts(slices.take(present))), strict=True):
             texts[row] = text
-        return texts
+        return np.arange(len(slices)), texts
     # A tagged field that was not written is null; one that was has at least its length.
-    absent, default = field.tag is not None, default_of(field)()
-    if absent and (slices.sizes < 0).all():
-        return [default] * len(rows)
+    rows = np.arange(len(slices)) if field.tag is None else np.flatnonzero(slices.sizes >= 0)
+    slices = slices.take(rows)
+    if not field.is_array:
+        return rows, list(map(_uuid, slices.numbers(UUID_BYTES).tolist()))
     joined, bounds = joined_bytes(ByteSlices(slices.data, slices.starts, np.maximum(slices.sizes, 0)))
     data = joined.tobytes()
-    convert: Callable[[bytes], Any] = _uuid
-    if field.is_array:
-        nullable = field.nullable is not None and has_version(field.nullable, version)
-        convert = partial(_array, element=field.element_type, nullable=nullable)
-    spans = pairwise(bounds.tolist())
-    return [default if absent and begin == end else convert(data[begin:end]) for begin, end in spans]
+    nullable = field.nullable is not None and has_version(field.nullable, version)
+    arrays = (data[begin:end] for begin, end in pairwise(bounds.tolist()))
+    return rows, list(map(_array, arrays, repeat(field.element_type), repeat(nullable)))
 
 
 @lru_cache(maxsize=REMEMBERED)

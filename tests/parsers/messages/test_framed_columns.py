@@ -11,7 +11,6 @@ from kforensics.parsers.format.byte_slices import to_byte_slices
 from kforensics.parsers.messages import metadata as schemas
 from kforensics.parsers.messages.framed_columns import MIN_ROWS, framed_records
 from kforensics.parsers.messages.internal_records import decode_record
-from kforensics.parsers.messages.message_columns import read_columns
 from kforensics.parsers.messages.schema import MessageSchema
 from tests.parsers.messages.encoder import encode, random_value, unsigned_varint
 
@@ -26,11 +25,13 @@ def _values(message: MessageSchema, version: int, random: Random, count: int = 6
 
 
 def _check(values: list[bytes]) -> None:
-    for value, found in zip(values, framed_records(METADATA_TOPIC, to_byte_slices(values)), strict=True):
-        decoded = decode_record(METADATA_TOPIC, None, value)
-        # As text: with the order of the fields, and NaN equals NaN.
-        expected = decoded.type_name, decoded.value, decoded.error, decoded.version
-        assert repr(tuple(found)) == repr(expected)
+    """Check each record that is read in columns; the others are left to the codec."""
+    for value, *found in zip(values, *framed_records(METADATA_TOPIC, to_byte_slices(values)), strict=True):
+        if found != [None, None, None]:
+            decoded = decode_record(METADATA_TOPIC, None, value)
+            # As text: with the order of the fields, and NaN equals NaN.
+            assert decoded.error is None
+            assert repr(found) == repr([decoded.type_name, decoded.value, decoded.version])
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.name)
@@ -53,9 +54,9 @@ def test_records_are_those_that_the_codec_decodes(message: MessageSchema) -> Non
 
 @pytest.mark.parametrize("message", HOT, ids=lambda message: message.name)
 def test_frequent_records_are_read_in_columns(message: MessageSchema) -> None:
-    version = message.highest_version
-    values = to_byte_slices(_values(message, version, RANDOM))
-    assert read_columns(message, version, values, start=3).fits.mean() > 0.6  # others have an unknown tag
+    values = to_byte_slices(_values(message, message.highest_version, RANDOM))
+    names = framed_records(METADATA_TOPIC, values).type_names
+    assert names.count(message.name) > 0.6 * len(names)  # others have an unknown tag
 
 
 def test_an_empty_chunk_and_few_records() -> None:
