@@ -160,9 +160,10 @@ class ClusterImage:
 
 
 def _known(entities: Mapping[Any, Any], key: object) -> Any:
-    if key not in entities:
-        raise NotApplicableError
-    return entities[key]
+    try:
+        return entities[key]
+    except KeyError:
+        raise NotApplicableError from None
 
 
 def _register_broker(image: ClusterImage, value: Fields, _: int | None) -> None:
@@ -239,8 +240,8 @@ def _partition(image: ClusterImage, value: Fields, timestamp: int | None) -> Non
 
 
 def _change_partition(image: ClusterImage, value: Fields, timestamp: int | None) -> None:
-    partitions = _known(image.topics, value["topicId"]).partitions
-    partitions[value["partitionId"]] = _known(partitions, value["partitionId"]).changed(value, timestamp)
+    partitions, number = _known(image.topics, value["topicId"]).partitions, value["partitionId"]
+    partitions[number] = _known(partitions, number).changed(value, timestamp)
 
 
 def _clear_elr(image: ClusterImage, value: Fields, _: int | None) -> None:

@@ -160,14 +160,14 @@ class ImageReplay:
         self._apply_value(record, record.timestamp)
 
     def _apply_value(self, record: LogRecord, timestamp: int | None) -> None:
-        kind, value = record.kind, record.value
-        if record.version is not None and not record.is_control:
-            self.versions[kind] = max(record.version, self.versions.get(kind, 0))
+        _, _, _, kind, value, _, is_control, version = record
+        if version is not None and not is_control and version > self.versions.get(kind, -1):
+            self.versions[kind] = version
         if value is not None and kind == REMOVE_TOPIC:
             self.removed[value["topicId"]] = record.timestamp
         if value is None:
             self.skipped[kind] += 1
-        elif record.is_control:
+        elif is_control:
             self._apply_control(kind, value, timestamp)
         elif not self._image.apply(kind, value, timestamp) and kind != NO_OP:
             self._change_transaction(record)

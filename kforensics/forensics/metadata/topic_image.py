@@ -59,29 +59,22 @@ class PartitionRegistration(NamedTuple):
         return self.isr or self.elr
 
     def changed(self, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
-        """Return the registration after a ``PartitionChangeRecord``."""
-        isr, leader, recovery = value["isr"], value["leader"], value.get("leaderRecoveryState", UNCHANGED)
-        has_leader = leader != UNCHANGED
-
-        def either(name: str, known: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the registration after a ``PartitionChangeRecord``; most records of a large log are of this type."""
+        fields: list[Any] = [*self]
+        for name, place in LISTS:
             ids = value.get(name)  # releases before a field have no value for it
-            return known if ids is None else tuple(ids)
-
-        return PartitionRegistration(
-            either("replicas", self.replicas),
-            either("isr", self.isr),
-            leader if has_leader else self.leader,
-            self.leader_epoch + 1 if has_leader else self.leader_epoch,
-            self.partition_epoch + 1,
-            self.recovery if recovery < 0 else recovery,
-            either("removingReplicas", self.removing),
-            either("addingReplicas", self.adding),
-            either("directories", self.directories),
-            either("eligibleLeaderReplicas", self.elr),
-            either("lastKnownElr", self.last_known_elr),
-            timestamp if has_leader else self.leader_ms,
-            self.isr_ms if isr is None else timestamp,
-        )
+            if ids is not None:
+                fields[place] = tuple(ids)
+        if value["isr"] is not None:
+            fields[ISR_MS] = timestamp
+        if value["leader"] != UNCHANGED:
+            fields[LEADER], fields[LEADER_MS] = value["leader"], timestamp
+            fields[LEADER_EPOCH] += 1
+        recovery = value.get("leaderRecoveryState", UNCHANGED)
+        if recovery >= 0:
+            fields[RECOVERY] = recovery
+        fields[PARTITION_EPOCH] += 1
+        return PartitionRegistration(*fields)
 
     @classmethod
     def of(cls, value: Mapping[str, Any], timestamp: int | None) -> PartitionRegistration:
@@ -120,6 +113,21 @@ class PartitionRegistration(NamedTuple):
             "eligibleLeaderReplicas": [*self.elr] or None,
             "lastKnownElr": [*self.last_known_elr] or None,
         }
+
+
+_place = PartitionRegistration._fields.index
+# The lists of a PartitionChangeRecord, each with the place of the field that it replaces.
+LISTS = (
+    ("replicas", _place("replicas")),
+    ("isr", _place("isr")),
+    ("removingReplicas", _place("removing")),
+    ("addingReplicas", _place("adding")),
+    ("directories", _place("directories")),
+    ("eligibleLeaderReplicas", _place("elr")),
+    ("lastKnownElr", _place("last_known_elr")),
+)
+LEADER, LEADER_EPOCH, LEADER_MS = _place("leader"), _place("leader_epoch"), _place("leader_ms")
+PARTITION_EPOCH, RECOVERY, ISR_MS = _place("partition_epoch"), _place("recovery"), _place("isr_ms")
 
 
 @dataclass(slots=True)
