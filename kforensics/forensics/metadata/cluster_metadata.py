@@ -174,7 +174,7 @@ def longest_copy(copies: Iterable[Partition]) -> Partition:
 
 
 def _batches(path: str, start: int, kinds: Collection[str]) -> Iterator[MetadataBatch]:
-    for position, batch in groupby(log_records(path, start), key=attrgetter("position")):
+    for position, batch in groupby(log_records(path, start, kinds), key=attrgetter("position")):
         every = list(batch)
         selected = [one for one in every if one.kind in kinds and one.value is not None and not one.is_control]
         if selected:
@@ -182,19 +182,20 @@ def _batches(path: str, start: int, kinds: Collection[str]) -> Iterator[Metadata
             yield MetadataBatch(path, position, every[0].offset, records)
 
 
-def log_records(path: str, start: int) -> Iterator[LogRecord]:
+def log_records(path: str, start: int, kinds: Collection[str] | None = None) -> Iterator[LogRecord]:
     """Yield the records of a segment from an offset on, or of a snapshot; not those of batches that are damaged.
 
     Args:
         path: the segment, or the snapshot.
         start: the offset.
+        kinds: the types whose fields are needed, None for all; records of others may come without a value.
 
     Raises:
         InputError: the file cannot be read.
     """
     with open_source(path) as source:
         if source.size >= COLUMNAR_BYTES:
-            yield from _records_in_columns(source, start)
+            yield from _records_in_columns(source, start, kinds)
             return
         for batch in walk(source):
             if not isinstance(batch, Batch) or not batch.crc_valid or batch.last_offset < start:
@@ -204,7 +205,7 @@ def log_records(path: str, start: int) -> Iterator[LogRecord]:
                     yield _log_record(batch, record)
 
 
-def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
+def _records_in_columns(source: Source, start: int, kinds: Collection[str] | None) -> Iterator[LogRecord]:
     # Most metadata logs are small, and are read in less time than it takes to import these.
     from kforensics.parsers.columns.record_columns import record_chunks
     from kforensics.parsers.kernels.policy import kernels_for
@@ -214,15 +215,17 @@ def _records_in_columns(source: Source, start: int) -> Iterator[LogRecord]:
         offset, timestamp, epoch, position, is_control = (
             chunk.rows[name].tolist() for name in ("offset", "timestamp", "leader_epoch", "position", "is_control")
         )
-        kinds, values, versions = framed_records(METADATA_TOPIC, chunk.values)
-        for row, value in enumerate(values):
-            if value is None or is_control[row]:
+        names, values, versions = framed_records(METADATA_TOPIC, chunk.values, kinds)
+        for row, name in enumerate(names):
+            if name is None or is_control[row]:
                 content = chunk.keys.get(row), chunk.values.get(row)
-                kinds[row], values[row], versions[row] = _decoded(*content, is_control=is_control[row])
+                names[row], values[row], versions[row] = _decoded(*content, is_control=is_control[row])
         records = map(
-            LogRecord._make, zip(offset, timestamp, epoch, kinds, values, position, is_control, versions, strict=True)
+            LogRecord._make, zip(offset, timestamp, epoch, names, values, position, is_control, versions, strict=True)
         )
-        yield from records if min(offset) >= start else (record for record in records if record.offset >= start)
+        yield from (
+            records if min(offset, default=start) >= start else (record for record in records if record.offset >= start)
+        )
 
 
 def _log_record(batch: Batch, record: Record) -> LogRecord:

@@ -7,7 +7,7 @@ by one. What does not fit, and types with fields that cannot be read in columns,
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -41,7 +41,7 @@ class FramedRecords(NamedTuple):
 
     Attributes:
         type_names: Kafka's names of their types.
-        values: their fields. Equal lists may be one object.
+        values: their fields; None if the type was not asked for. Equal lists may be one object.
         versions: the versions of their values.
     """
 
@@ -50,16 +50,21 @@ class FramedRecords(NamedTuple):
     versions: list[int | None]
 
 
-def framed_records(topic: str, values: ByteSlices) -> FramedRecords:
+def framed_records(topic: str, values: ByteSlices, kinds: Collection[str] | None = None) -> FramedRecords:
     """Return the records of a topic that can be read in columns.
 
     Args:
         topic: name of the topic.
         values: the values of the records.
+        kinds: Kafka's names of the types whose fields are needed, None for all.
     """
     count = len(values)
     records = FramedRecords([None] * count, [None] * count, [None] * count)
     for schema, version, rows in _groups(topic, values):
+        if kinds is not None and schema.name not in kinds:
+            for row in rows.tolist():
+                records.type_names[row], records.versions[row] = schema.name, version
+            continue
         for row, value in zip(rows.tolist(), _read(schema, version, values.take(rows)), strict=True):
             if value is not None:
                 records.type_names[row], records.values[row], records.versions[row] = schema.name, value, version

@@ -62,3 +62,14 @@ def test_frequent_records_are_read_in_columns(message: MessageSchema) -> None:
 def test_an_empty_chunk_and_few_records() -> None:
     _check([])
     _check(_values(schemas.TOPIC_RECORD, 0, RANDOM, MIN_ROWS - 1))
+
+
+def test_types_that_are_not_asked_for_have_a_name_and_no_value() -> None:
+    values = [value for message in HOT for value in _values(message, message.highest_version, RANDOM)]
+    every = framed_records(METADATA_TOPIC, to_byte_slices(values))
+    some = framed_records(METADATA_TOPIC, to_byte_slices(values), {HOT[0].name})
+    for name, value, found_name, found in zip(
+        every.type_names, every.values, some.type_names, some.values, strict=True
+    ):
+        assert found == (value if name == HOT[0].name else None)
+        assert name is None or found_name == name
