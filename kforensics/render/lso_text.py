@@ -11,7 +11,7 @@ from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_count, format_duration, format_size, format_time
 from kforensics.forensics.core.result_rows import Rows, RowStream
-from kforensics.forensics.partition.lagging_replica import lagging_since
+from kforensics.forensics.partition.lagging_replica import lag_of, lagging_since
 from kforensics.forensics.partition.partition_rows import remedy_text, worst_severity
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import DatedBy, StableOffset
@@ -242,12 +242,25 @@ def _blocking_transaction(state: PartitionState, stable: StableOffset) -> str:
     outcome = "open" if marker < 0 else f"ends at offset {marker}"
     others = len(state.open_transactions) - 1
     also_open = f"; {format_count(others, 'other transaction')} open" if others > 0 else ""
-    return f"transaction from offset {transaction['first_offset']}, {outcome}, {_last_write(stable)}{also_open}"
+    written = _last_write(stable, _until(state, stable))
+    return f"transaction from offset {transaction['first_offset']}, {outcome}, {written}{also_open}"
 
 
-def _last_write(stable: StableOffset) -> str:
-    """Return when the last batch of the blocking transaction was written, and what that is known from."""
-    idle = _idle(stable.idle_ms)
+def _until(state: PartitionState, stable: StableOffset) -> str:
+    """Return until when the idle time is counted, if the cluster went on without the replica; see `elapsed_since`."""
+    lag = lag_of(state)
+    is_counted = lag is not None and lag.left_by_shutdown and lag.since < state.rules.as_of_ms
+    return " when this replica fell out of sync" if is_counted and (stable.idle_ms or 0) > 0 else ""
+
+
+def _last_write(stable: StableOffset, until: str) -> str:
+    """Return when the last batch of the blocking transaction was written, and what that is known from.
+
+    Args:
+        stable: the last stable offset.
+        until: until when the idle time is counted, if that is not the time of evaluation.
+    """
+    idle = f"{_idle(stable.idle_ms)}{until}"
     newest = format_time(int(stable.blocking_transaction["last_timestamp"]))
     if stable.written_ms is None or stable.dated_by is DatedBy.TIMESTAMP:
         return f"last write {newest}, {idle}"

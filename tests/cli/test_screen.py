@@ -369,3 +369,16 @@ def test_what_is_left_out_of_shown_partitions_is_not_called_all_of_them(monkeypa
     monkeypatch.chdir(ROOT)
     lines = run("cluster", "-q", "sample_logs/unclean-election").lines
     assert lines[-2:] == ["in full:", "  $ kforensics cluster --all --quiet sample_logs/unclean-election"]
+
+
+def test_the_replica_that_shows_an_idle_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One out of sync counts until it fell out of sync; the finding counts with the replica that was the last one."""
+    monkeypatch.chdir(ROOT)
+    sample = "sample_logs/consume-transform-produce/broker"
+    words = ("lso", "--quiet", "--as-of", "2026-11-22T02:00", "--topic", "__consumer_offsets", "--partition", "0")
+    left, last = run(*words, f"{sample}-1").text, run(*words, f"{sample}-2").text
+    assert "idle for 9.15 s when this replica fell out of sync\n" in left
+    assert "It has been idle for 1 h 58 min. The replica on broker 2 shows that.\n" in left
+    assert "idle for 1 h 58 min\n" in last
+    assert "fell out of sync" not in last
+    assert "shows that" not in last

@@ -17,6 +17,7 @@ from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoi
 from kforensics.forensics.coordinators.transactions.transaction_partitions import TransactionPartitionArray
 from kforensics.forensics.core.findings import Finding
 from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["identity", "replica_findings"]
 
@@ -40,18 +41,32 @@ def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Findin
         return []
     best, rows = join.by_partition[number], markers.open_transactions
     in_both, own, of_best = _open_in_both(rows, best.open_transactions)
+    idle_here = in_both["idle_ms"].copy()
     for name in FROM_BEST:
         in_both[name] = best.open_transactions[name][of_best]
     rows = np.delete(rows, own)
     ended = join.markers["first_offset"][join.markers["partition"] == number]
     only_here = rows[~(np.isin(rows["first_offset"], ended) | best.has_passed(rows["first_offset"]))]
     as_best_shows = replace(best, place=markers.place, paths=markers.paths, open_transactions=in_both)
-    findings = _findings_on_open(cluster, number, as_best_shows)
+    is_longer = in_both["idle_ms"] > idle_here + cluster.rules.clock_skew_ms
+    longer = set(in_both["first_offset"][is_longer].tolist())
+    findings = [
+        _shown_by(best.place, finding) if finding.first_offset in longer else finding
+        for finding in _findings_on_open(cluster, number, as_best_shows)
+    ]
     if len(only_here):
         known = {identity(finding) for finding in findings}
         others = _findings_on_open(cluster, number, replace(markers, open_transactions=only_here))
         findings += [finding for finding in others if identity(finding) not in known]
     return findings
+
+
+def _shown_by(place: Place, finding: Finding) -> Finding:
+    """Return a finding with the replica that shows for how long its transaction has been idle."""
+    if "silent_ms" not in finding.evidence:
+        return finding
+    where = f"in {place.log_dir}" if place.broker_id is None else f"on broker {place.broker_id}"
+    return replace(finding, message=f"{finding.message} The replica {where} shows that.")
 
 
 def identity(finding: Finding) -> tuple[str, int | None, int | None]:
