@@ -21,7 +21,7 @@ from kforensics.parsers.log.log_rows import Place
 from kforensics.render.partition_names import partition_label
 from kforensics.render.partition_text import add_missing_log, finding_details, lagging_lines, placed_details
 from kforensics.render.ranked_text import Rank, RankedText
-from kforensics.render.screen import Line, Screen
+from kforensics.render.screen import Line, Screen, advice_lines
 
 HISTORY_FORMAT = "  {:>12}  {:>12}  {:>12}  {}"
 # An operator ends a transaction that hangs in each partition on its own.
@@ -48,6 +48,7 @@ class _BlockedPartition:
         offset: where its last stable offset is, as text.
         transaction: the transaction that blocks it, as text, without its producer.
         findings: the findings to show.
+        expected: what the coordinator does with a transaction that is late and in order, None if neither is known.
         rank: its place among others that the same producer blocks.
         checkpoint: the last stable offset at the checkpointed high watermark, as lines.
     """
@@ -57,6 +58,7 @@ class _BlockedPartition:
     offset: str
     transaction: str
     findings: tuple[Finding, ...]
+    expected: Finding | None
     rank: Rank
     checkpoint: tuple[str, ...]
 
@@ -101,7 +103,7 @@ class LsoText:
         elif stable.blocking_transaction is not None:
             transaction = stable.blocking_transaction
             producer = int(transaction["producer_id"]), int(transaction["producer_epoch"])
-            blocked = _blocked_partition(state, stable, severe)
+            blocked = _blocked_partition(state, stable, severe, _expected(findings))
             self._blocked.setdefault((cluster, *producer, transactional_id), []).append(blocked)
         elif severe or not stable.exact:
             details = finding_details(state.partition.place, severe, self.bootstrap_server)
@@ -143,6 +145,8 @@ class LsoText:
             if more > 0 and not self.screen.shows_all:
                 self._ranked.is_cut = True
                 yield f"  … and {format_count(more, 'more partition')}"
+        if not any(partition.findings for partition in partitions):
+            yield from self._expected_lines(partitions)
         is_one = len(partitions) == 1
         placed = [
             (partition.place, "" if is_one else partition.name, finding) for partition, finding in _once(partitions)
@@ -152,6 +156,14 @@ class LsoText:
             "find-hanging" in (remedy_text(place, finding) or "") for place, _, finding in placed
         ):
             yield Line(f"  {OTHERS}", hang=4)
+
+    def _expected_lines(self, partitions: Sequence[_BlockedPartition]) -> Iterator[str]:
+        """Yield what to do about a transaction that is in order although it is late."""
+        for partition in partitions:
+            if partition.expected is not None:
+                remedy = remedy_text(partition.place, partition.expected, self.bootstrap_server) or ""
+                yield from advice_lines("do", printable(remedy), 2)
+                return
 
 
 def _lacking(findings: Iterable[Finding]) -> str:
@@ -166,6 +178,12 @@ def _is_shown(finding: Finding) -> bool:
     return finding.severity > Severity.WARNING or (is_stuck and finding.severity is Severity.WARNING)
 
 
+def _expected(findings: Iterable[Finding]) -> Finding | None:
+    """Return the finding whose remedy says how its coordinator ends a late transaction that is in order."""
+    stuck = (one for one in findings if one.code.name == "lso-stuck" and one.severity is Severity.INFO)
+    return next((one for one in stuck if one.remedy), None)
+
+
 def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPartition, Finding]]:
     """Yield the findings of the first partition that has their code, worst first."""
     by_code: dict[str, tuple[_BlockedPartition, list[Finding]]] = {}
@@ -178,7 +196,9 @@ def _once(partitions: Sequence[_BlockedPartition]) -> Iterator[tuple[_BlockedPar
     yield from sorted(firsts, key=lambda pair: -pair[1].severity)
 
 
-def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tuple[Finding, ...]) -> _BlockedPartition:
+def _blocked_partition(
+    state: PartitionState, stable: StableOffset, findings: tuple[Finding, ...], expected: Finding | None
+) -> _BlockedPartition:
     transaction = stable.blocking_transaction
     rank = -(worst_severity(findings) or 0), -(stable.idle_ms or 0), int(transaction["last_timestamp"])
     return _BlockedPartition(
@@ -187,6 +207,7 @@ def _blocked_partition(state: PartitionState, stable: StableOffset, findings: tu
         _lso(state, stable).removeprefix("LSO "),
         _blocking_transaction(state, stable),
         findings,
+        expected,
         rank,
         (*_checkpoint_lines(state, stable), *lagging_lines(lagging_since(state), _lacking(findings))),
     )

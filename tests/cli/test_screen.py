@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -382,3 +383,17 @@ def test_the_replica_that_shows_an_idle_time_is_named(monkeypatch: pytest.Monkey
     assert "idle for 1 h 58 min\n" in last
     assert "fell out of sync" not in last
     assert "shows that" not in last
+
+
+def test_a_late_transaction_that_is_in_order_has_a_next_step(tmp_path: Path) -> None:
+    """Its coordinator, on a broker that was stopped, will abort it; one that hangs, or is young, has no such line."""
+    for minute, step in ((15, False), (59, True)):
+        folder = shutil.copytree(ROOT / V2, tmp_path / str(minute))
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, ns=(1_795_262_400 * 10**9 + minute * 60 * 10**9,) * 2)  # from 12:00 on
+        ended = run("lso", "--quiet", folder / "open-0")
+        assert ended.code == 0
+        assert ("\n  do: Do not abort it in this partition alone: its coordinator was stopped" in ended.text) is step
+        assert ("describe --transactional-id open-first" in ended.text) is step
+        assert "\n  do: " not in run("lso", "--quiet", folder / "hanging-0").text
+        assert "its coordinator was stopped" not in run("lso", "--quiet", "--alone", folder / "open-0").text
