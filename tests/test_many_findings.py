@@ -51,7 +51,7 @@ def test_the_text_of_an_audit_is_one_screen_and_leads_to_every_finding(store: Pa
     words = ("audit", "-q", *AS_OF)
     text, peak = run_measured(COMMAND, *words, store.parent / "data")
     assert len(text.splitlines()) <= 24
-    assert f"{FINDINGS:,} findings: orders-0 to orders-{PARTITIONS - 1}" in text
+    assert f"{FINDINGS:,} findings in {PARTITIONS} partitions on broker 1: orders-0 to orders-{PARTITIONS - 1}" in text
     assert peak < MOST_BYTES
     ((left_out, command),) = MORE.findall(run(*words, "--all", "--verbose", store.parent / "data").text)
     assert int(left_out.replace(",", "")) == FINDINGS - 20

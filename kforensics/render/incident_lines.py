@@ -143,7 +143,7 @@ def _labeled(row: Mapping[str, Any], folder: str | None) -> dict[str, str]:
 
 def _counts(row: Mapping[str, Any]) -> str:
     partitions, findings = row["partition_count"], row["findings"]
-    return f"{format_count(partitions, 'partition')}{_brokers(row)}, {format_count(findings, 'finding')}"
+    return f"{format_count(findings, 'finding')} in {format_count(partitions, 'partition')}{_brokers(row)}"
 
 
 def _fitted(
@@ -178,10 +178,11 @@ def _fitted(
 
 
 def _brokers(row: Mapping[str, Any]) -> str:
-    brokers = json.loads(row["brokers"] or "[]")
-    if not brokers:
+    *others, last = ["", *json.loads(row["brokers"] or "[]")]
+    if not others:
         return ""
-    return f", {'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}"
+    names = [str(broker) for broker in others[1:]]
+    return f" on brokers {', '.join(names)} and {last}" if names else f" on broker {last}"
 
 
 def _who(row: Mapping[str, Any]) -> Iterator[str]:
