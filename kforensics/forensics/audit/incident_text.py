@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -18,6 +19,9 @@ __all__ = ["CONSEQUENCES", "epochs_of", "incident_text", "is_check", "listed", "
 
 # Ranges of partitions that an incident lists.
 MAX_RANGES = 20
+# Partitions beside the first one for which an incident has commands that save records, and such a command.
+MAX_SAVED = 3
+SAVES = re.compile(r"`kforensics dump [^`]* --output records-[^`]*`")
 
 # Parts of commands that only look, so that they come first.
 CHECKS = (
@@ -104,7 +108,7 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
 
     Args:
         kind: its kind.
-        row: its other columns.
+        row: its other columns, and how many partitions lost records as ``losing_partitions``.
         examples: its worst findings; the first one is reported.
     """
     own = [example for example in examples if example["code"] in kind.codes] or examples
@@ -171,7 +175,8 @@ def _impact(kind: IncidentKind, row: Mapping[str, Any]) -> Iterator[str]:
     if hidden := row["hidden_records"]:
         yield f"{format_count(hidden, 'record')} hidden from read_committed consumers."
     if lost := row["lost_records"]:
-        yield f"{format_count(lost, 'record')} lost or at risk."
+        where = f" in {row['losing_partitions']:,} partitions" if row["losing_partitions"] > 1 else ""
+        yield f"{format_count(lost, 'record')} lost or at risk{where}."
     if repeated := row["repeated_records"]:
         yield f"{format_count(repeated, 'record')} written twice."
     if not (hidden or lost or repeated) and row["severity"] != str(Severity.INFO):
@@ -209,7 +214,23 @@ def _remedy(
     else:
         look = OF_ELECTION if lead["code"] == "unclean-election-loss" else EXPLAIN
         check = filled_in(look if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
+    if lead["code"] == "unclean-election-loss":
+        remedy = _saving_others(remedy, lead, own)
     return f"{check.replace('{log_dirs}', log_dirs)} {remedy}".rstrip()
+
+
+def _saving_others(remedy: str, lead: Mapping[str, Any], own: Sequence[Mapping[str, Any]]) -> str:
+    """Return the remedy of a finding with the commands that save what other partitions lost, after its own ones."""
+    others = [
+        f"{_name(one)}: {'; '.join(commands)}".replace("--output ", f"--output {shell_word(_name(one))}-")
+        for one in own
+        if _name(one) != _name(lead) and (commands := SAVES.findall(one["remedy"] or ""))
+    ]
+    more = len(others) - MAX_SAVED
+    sentences = "".join(f" Those of {other}." for other in others[:MAX_SAVED])
+    sentences += f" The findings of {format_count(more, 'other partition')} name further files." if more > 0 else ""
+    own_ends = [match.end() + 1 for match in SAVES.finditer(remedy)]  # after the full stop
+    return f"{remedy[: own_ends[-1]]}{sentences}{remedy[own_ends[-1] :]}" if own_ends else remedy
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]]) -> str:

@@ -353,7 +353,8 @@ def _row(keys: Sequence[IncidentKey], incident: Incident) -> dict[str, Any]:
         "codes": json.dumps(dict(sorted(incident.codes.items()))),
         "evidence": json.dumps([{name: example[name] for name in IDENTITY} for example in examples]),
     }
-    return values | incident_text(kind, values, examples)
+    losing = sum(lost > 0 for _, lost, _ in effects)
+    return values | incident_text(kind, {**values, "losing_partitions": losing}, examples)
 
 
 def _shared(values: Iterable[Any]) -> Any:

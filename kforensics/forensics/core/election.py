@@ -147,4 +147,5 @@ def losses_of_leader(elections: Iterable[Election]) -> Iterator[tuple[Election, 
 def unclean_phrase(election: Election) -> str:
     """Return an unclean election as a phrase."""
     elected = f"broker {election.leader} became leader with epoch {election.leader_epoch}"
-    return f"{elected} at {format_time(election.timestamp)} while out of sync (in sync: {election.in_sync_text})"
+    in_sync = f"in sync: {election.in_sync_text}" if election.in_sync else "no replica was in sync"
+    return f"{elected} at {format_time(election.timestamp)} while out of sync ({in_sync})"

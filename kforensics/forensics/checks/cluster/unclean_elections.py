@@ -114,7 +114,8 @@ def _finding(loss: UncleanLoss) -> Finding:
     offsets = format_offsets(loss.start, loss.last_offset)
     return Finding(
         CODES["unclean-election-loss"],
-        f"Records at {offsets} are lost: {unclean_phrase(election)}, and continued at offset {loss.start}."
+        f"Records at {offsets} are lost{_left(loss)}: {unclean_phrase(election)}, and continued at offset "
+        f"{loss.start}."
         f"{_groups(loss.groups)}{_copies(loss)}",
         Severity.CRITICAL,
         first_offset=loss.start,
@@ -143,6 +144,14 @@ def _groups(groups: Mapping[str, Commit]) -> str:
     named = ", ".join(f"{group!r} to offset {commit.committed - 1}" for group, commit in by_offset[:NAMED])
     more = f" and {len(by_offset) - NAMED} more" if len(by_offset) > NAMED else ""
     return f" {format_count(len(by_offset), 'group')} had read some of them: {named}{more}."
+
+
+def _left(loss: UncleanLoss) -> str:
+    """Return which of the offsets files still have, at the begin of the message: a short screen cuts its end."""
+    if not loss.copies:
+        return ""
+    ranges = ", ".join(format_offsets(copy.first_offset, copy.last_offset) for copy in loss.copies[:NAMED])
+    return f" ({'a file still has' if len(loss.copies) == 1 else 'files still have'} {ranges})"
 
 
 def _copies(loss: UncleanLoss) -> str:

@@ -161,3 +161,24 @@ def test_without_the_metadata_log_clean_elections_are_no_clue(tmp_path: Path, sa
     """Leaders that were stopped and elected again, replicas reassigned, and an uncommitted tail that was truncated."""
     folder = shutil.copytree(SAMPLES / sample, tmp_path / sample)
     assert found_in(_without(folder, METADATA_TOPIC)) == []
+
+
+def test_an_incident_says_what_can_be_saved_and_how_in_each_partition() -> None:
+    """Records 3 to 6 are in no file; the files of the commands differ, so that none overwrites another one."""
+    words = ("audit", "--quiet", *(SAMPLE / f"broker-{number}" for number in (1, 2, 3)))
+    short = " ".join(run(*words).text.split())
+    assert "lossy-0: Records at offsets 3 to 10 are lost (a file still has offsets 7 to 10): broker 3" in short
+    assert "16 records lost or at risk in 2 partitions." in short
+    (incident,) = (row for row in run(*words, "--format", "ndjson").rows("incidents") if row["severity"] == "critical")
+    saved = [word for word in incident["remedy"].split() if word.endswith(".ndjson")]
+    assert saved == ["records-7-10.ndjson", "lossy-unread-0-records-7-10.ndjson"]
+    assert incident["remedy"].index("lossy-unread-0-records") < incident["remedy"].index("Ask the producing")
+
+
+def test_what_no_file_has_is_not_said_to_be_left(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    for file in folder.glob("broker-2/lossy*/*.deleted"):
+        file.unlink()
+    (placed,) = found_in(folder)
+    assert placed.finding.message.startswith("Records at offsets 3 to 8 are lost: broker 3 became leader")
+    assert "(no replica was in sync)" in placed.finding.message
