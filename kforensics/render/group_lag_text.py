@@ -7,11 +7,14 @@ from itertools import starmap
 from typing import Any
 
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent
+from kforensics.forensics.coordinators.consumer_groups.group_lags import NO_LOG
 from kforensics.forensics.core.formatting import format_count
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import FittedTable, TableColumn
 from kforensics.render.screen import Line, Screen
 
+# What shows a lag that the files do not show.
+NAME_OTHERS = "name the log directories of brokers that have them, too"
 # Partitions of a group.
 LISTED = 20
 COLUMNS = (
@@ -51,6 +54,8 @@ def lag_lines(events: Iterable[GroupEvent], screen: Screen) -> Iterator[str]:
         # An offset beyond the log end is shown as out of range.
         if event.why is not None and (lag["lag"] or 0) >= 0:
             yield Line(f"  {_name(event)} at {event.last}: {printable(event.why)}", hang=4)
+    if any(event.why == NO_LOG for event, _ in ranked):
+        yield Line(f"  {NAME_OTHERS}", hang=4)
     if table.dropped:
         yield f"columns left out to fit the width: {', '.join(table.dropped)}"
         yield from screen.rest("--wide")

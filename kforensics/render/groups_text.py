@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kforensics.forensics.checks.cluster.group_resets import reset_remedy
 from kforensics.forensics.coordinators.component_names import COMPONENTS, group_naming
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent, GroupEventKind, GroupStory
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList
+from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause
 from kforensics.forensics.core.formatting import format_count, format_time, format_time_ms
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.files.log_names import CONSUMER_OFFSETS
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.connector_text import connector_lines
 from kforensics.render.fitted_table import FittedTable, TableColumn
-from kforensics.render.group_lag_text import lag_lines
+from kforensics.render.group_lag_text import NAME_OTHERS, lag_lines
 from kforensics.render.partition_names import partition_label
 from kforensics.render.partition_text import lagging_lines
-from kforensics.render.screen import Line, Screen
+from kforensics.render.screen import Line, Screen, advice_lines
 
 # Groups of a list, which fit a screen of 24 lines with what is said of them; events of a history, members of a group.
 LISTED_GROUPS, LISTED, NAMED_MEMBERS = 10, 20, 5
@@ -46,6 +48,13 @@ GROUP_COLUMNS = (
     TableColumn("last commit", 2, is_text=True),
     TableColumn("component", 5, is_text=True),
 )
+# Causes of resets whose names alone do not say what happened.
+LOWERED = {
+    "transaction": "lowered by a transaction",
+    "administrator": "reset by an administrator",
+    "simple-consumer": "lowered by a consumer that is no member",
+    "member": "lowered by a member",
+}
 
 
 def group_answer_lines(answer: GroupList | GroupStory, screen: Screen) -> Iterator[str]:
@@ -75,13 +84,21 @@ def _list_lines(answer: GroupList, screen: Screen) -> Iterator[str]:
     if len(rows) > len(ranked):
         yield f"  … and {format_count(len(rows) - len(ranked), 'more group')}"
         yield from screen.rest("--all")
-    if any(row[12] for row in ranked):
-        yield "lag of partitions among the files only (+)"
+    yield from _uncounted(ranked)
     if not answer.is_counted:
         yield "there are more resets than are counted"
     if table.dropped:
         yield f"columns left out to fit the width: {', '.join(table.dropped)}"
         yield from screen.rest("--wide")
+
+
+def _uncounted(rows: Sequence[Sequence[Any]]) -> Iterator[Line]:
+    """Yield that the lag lacks partitions whose logs are not among the files."""
+    lags = [row[9] for row in rows if row[12]]
+    if any(lag is not None for lag in lags):
+        yield Line("+: the logs of some partitions are not among the files; their lag is not counted", hang=2)
+    elif lags:
+        yield Line(f"lag unknown: the logs of the partitions are not among the files; {NAME_OTHERS}", hang=2)
 
 
 def _worst(rows: Sequence[Sequence[Any]], screen: Screen) -> Iterator[Line]:
@@ -150,6 +167,7 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     if resets:
         count = "reset" if len(resets) == 1 else f"{len(resets):,} resets, the last"
         yield Line(f"  {count}: {_time(resets[-1])} {_reset(resets[-1])}", hang=4)
+        yield from _after_reset(story, resets[-1])
     yield from _out_of_range_lines(story)
     yield from _member_lines(story, screen)
     limit = screen.shown(LISTED)
@@ -159,8 +177,23 @@ def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
         yield f"  {format_count(len(told) - len(events), 'earlier event')} …"
         yield from screen.rest("--all")
     for event in events:
-        yield Line(f"  {_event_line(event)}", hang=4)
+        # What shows the cause of the last reset is above.
+        brief = event._replace(why=None) if resets and event is resets[-1] else event
+        yield Line(f"  {_event_line(brief)}", hang=4)
     yield from lag_lines(story.events, screen)
+
+
+def _after_reset(story: GroupStory, reset: GroupEvent) -> Iterator[str]:
+    """Yield what to do about a reset; nothing if the group has committed more since, which must not be undone.
+
+    Nor does an offset from before mean anything in a topic that was created again.
+    """
+    in_force = (one for one in story.events if one.kind is GroupEventKind.LAG and one.partition == reset.partition)
+    is_in_force = any(one.record.offset == reset.record.offset for one in in_force)
+    if reset.partition is None or not is_in_force or reset.cause == ResetCause.TOPIC_RECREATED:
+        return
+    remedy = reset_remedy(ResetCause(reset.cause or ""), story.group, reset.partition, reset.first)
+    yield from advice_lines("do", printable(remedy), 2)
 
 
 def _out_of_range_lines(story: GroupStory) -> Iterator[str]:
@@ -219,10 +252,9 @@ def _reset(event: GroupEvent) -> str:
     topic, partition = event.partition or ("", -1)
     before = "an unknown offset" if event.first is None else str(event.first)
     likely = "" if event.is_exact else "likely "
-    cause = (event.cause or "").replace("-", " ")
-    return (
-        f"{printable(topic)}-{partition} from {before} to {event.last}: {likely}{cause}; {printable(event.why or '')}"
-    )
+    cause = LOWERED.get(event.cause or "", (event.cause or "").replace("-", " "))
+    why = f"; {printable(event.why)}" if event.why else ""
+    return f"{printable(topic)}-{partition} from {before} to {event.last}: {likely}{cause}{why}"
 
 
 def _out_of_range(event: GroupEvent) -> str:

@@ -178,11 +178,10 @@ def _fitted(
 
 
 def _brokers(row: Mapping[str, Any]) -> str:
-    *others, last = ["", *json.loads(row["brokers"] or "[]")]
-    if not others:
-        return ""
-    names = [str(broker) for broker in others[1:]]
-    return f" on brokers {', '.join(names)} and {last}" if names else f" on broker {last}"
+    brokers = [str(broker) for broker in json.loads(row["brokers"] or "[]")]
+    if len(brokers) < 2:
+        return "".join(f" on broker {broker}" for broker in brokers)
+    return f" on brokers {', '.join(brokers[:-1])} and {brokers[-1]}"
 
 
 def _who(row: Mapping[str, Any]) -> Iterator[str]:

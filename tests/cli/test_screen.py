@@ -397,3 +397,25 @@ def test_a_late_transaction_that_is_in_order_has_a_next_step(tmp_path: Path) -> 
         assert ("describe --transactional-id open-first" in ended.text) is step
         assert "\n  do: " not in run("lso", "--quiet", folder / "hanging-0").text
         assert "its coordinator was stopped" not in run("lso", "--quiet", "--alone", folder / "open-0").text
+
+
+def test_a_reset_in_force_has_a_next_step_and_its_cause_is_stated_once() -> None:
+    """One after which the group has committed more has none: what it has processed since must not be undone."""
+    text = run("groups", "--quiet", "--group", "readers", ROOT / "sample_logs/legacy-magic-1").text
+    assert text.count("lowered by a member; its only member reader-") == 1
+    assert "\n  do: No action, if it was intended. To continue at offset 40 after all, stop its members" in text
+    assert text.count("--to-offset 40") == 2
+    later = run("groups", "--quiet", "--group", "member", ROOT / "tests/data/group-resets/4.4.0").text
+    assert later.count("lowered by a member; its only member member-") == 1
+    assert "\n  do: " not in later
+
+
+def test_a_group_without_a_lag_names_what_would_show_it() -> None:
+    """With the logs of all brokers there is a lag, and no such line."""
+    sample = ROOT / "sample_logs/unclean-election"
+    more = "name the log directories of brokers that have them, too\n"
+    for words in ((), ("--group", "readers")):
+        alone = run("groups", "--quiet", *words, sample / "broker-1").text
+        assert alone.endswith(more)
+        assert "(+)" not in alone
+        assert more not in run("groups", "--quiet", *words, *(sample / f"broker-{one}" for one in (1, 2, 3))).text

@@ -112,7 +112,6 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
     happened = HAPPENED[reason.cause].format(removed=removed)
     offset = "offset" if before is None else f"offset {before.committed}"
     name = partition_name((topic, partition))
-    values = {"group": group, "topic_partition": f"{topic}:{partition}", "offset": before and before.committed}
     return cluster.at_commit(
         commits,
         (commit.segment, commit.position, commit.offset),
@@ -125,8 +124,22 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
         evidence=_evidence(cluster, reset, reason),
         exactness=Exactness.EXACT if reason.is_certain and commits.is_whole else Exactness.APPROXIMATE,
         benign=_benign(reset, reason),
-        remedy=filled_in(REMEDIES.get(reason.cause, OTHER_REMEDY), values),
+        remedy=reset_remedy(reason.cause, group, (topic, partition), before and before.committed),
     )
+
+
+def reset_remedy(cause: ResetCause, group: str, partition: tuple[str, int], offset: int | None) -> str:
+    """Return what to do about a reset.
+
+    Args:
+        cause: why the group went back.
+        group: name of the group.
+        partition: topic and partition.
+        offset: the committed offset before, None if it is unknown.
+    """
+    topic, number = partition
+    values = {"group": group, "topic_partition": f"{topic}:{number}", "offset": offset}
+    return filled_in(REMEDIES.get(cause, OTHER_REMEDY), values)
 
 
 def _consequence(reset: OffsetReset) -> str:

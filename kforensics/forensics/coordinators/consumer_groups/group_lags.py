@@ -15,12 +15,14 @@ from kforensics.forensics.coordinators.consumer_groups.offset_ranges import (
 )
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, partition_log
 
-__all__ = ["OffsetOutOfRange", "PartitionLag", "lags_of", "out_of_range"]
+__all__ = ["NO_LOG", "OffsetOutOfRange", "PartitionLag", "lags_of", "out_of_range"]
 
 OLD_CHECKPOINT = (
     "the checkpoint has an older high watermark: it is written every five seconds, a follower learns it later"
 )
 BEYOND_STABLE = "a transaction is open before it: the group reads with read_uncommitted, or a tool set the offset"
+
+NO_LOG = "the log of the partition is not among the files"
 
 
 class PartitionLag(NamedTuple):
@@ -74,7 +76,7 @@ def _why(cluster: Cluster, commits: Commits, key: GroupPartition, row: Mapping[s
     """Return why there is no lag, or why it is negative."""
     log = partition_log(cluster, *key[1:])
     if log is None:
-        return "the log of the partition is not among the files"
+        return NO_LOG
     if row["lag"] < 0:
         return OffsetBeyondLog.of(cluster, commits, key, log).why
     if row["high_watermark_lag"] < 0:
