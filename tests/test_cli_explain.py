@@ -68,6 +68,8 @@ def test_an_offset_is_explained_with_its_evidence() -> None:
         ),
         (f"  snapshot: {snapshot} has producer 17, epoch 0, last sequence 1, open transaction from offset 4"),
         "  log: log start 0, LSO 2, log end 12",
+        "  next: See whether the transaction will be ended, and how:",
+        f"        $ kforensics lso {BROKER / 'open-0'}",
     ]
 
 
@@ -446,3 +448,33 @@ def test_a_subject_is_exactly_one() -> None:
         Subject(producer_id=0).table.name,
         Subject(transactional_id="").table.name,
     ] == [*SUBJECTS]
+
+
+@pytest.mark.parametrize(
+    ("folder", "offset", "step"),
+    [
+        ("transactions-v2/broker-1/open-0", 4, "$ kforensics lso "),
+        ("transactions-v2/broker-1/open-0", 6, "$ kforensics lso "),
+        ("transactions-v2/broker-1/open-0", 0, None),
+        (
+            "transactions-v2/broker-1/open-0",
+            7,
+            "No action: a group that has committed this offset has missed no record.",
+        ),
+        ("damaged/batches/flipped-payload-bit-0", 6, "$ kforensics audit --topic flipped-payload-bit "),
+        ("damaged/batches/flipped-payload-bit-0", 5, None),
+        ("classic-transaction/broker-1/classic-0", 2, "Nothing is written there yet, and a group that has committed"),
+        ("classic-transaction/broker-1/classic-0", 30, "If a record with this offset was acknowledged, the log was"),
+    ],
+)
+def test_an_offset_that_is_not_delivered_has_a_next_step(folder: str, offset: int, step: str | None) -> None:
+    text = run("explain", "--quiet", "--offset", offset, SAMPLES / folder).text
+    assert ("\n  next: " in text) is (step is not None)
+    assert step is None or step in text.partition("\n  next: ")[2]
+
+
+def test_what_is_not_sure_to_be_the_log_end_is_not_called_that() -> None:
+    """A copy with a torn end may have had more."""
+    text = run("explain", "--quiet", "--offset", 80, SAMPLES / "crash-before-recovery/broker-1/torn-0").text
+    assert "the readable part of the log ends at offset 80" in text
+    assert "Nothing is written there yet" not in text

@@ -29,6 +29,7 @@ from kforensics.forensics.explain.transactional_id_story import (
 from kforensics.parsers.files.source import file_name
 from kforensics.parsers.format.rows import Record
 from kforensics.parsers.format.text_encoding import printable
+from kforensics.render.next_steps import next_step_lines
 from kforensics.render.partition_names import partition_label
 from kforensics.render.partition_text import lagging_lines, missing_log_lines
 from kforensics.render.screen import Line
@@ -82,6 +83,7 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
         yield from missing_log_lines(story.missing)
     else:
         yield f"  log: {_bounds(story)}"
+    yield from next_step_lines(story)
 
 
 def run_lines(run: OffsetRun) -> Iterator[str]:
