@@ -166,6 +166,7 @@ def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterat
     yield from lagging_lines(history.lagging_since, "later records")
     yield from _component_lines(history)
     yield from connector_lines(history.connector, screen)
+    yield from _fencing_lines(history)
     limit = screen.shown(LISTED)
     events = history.events if limit is None else history.events[-limit:]
     if len(events) < len(history.events):
@@ -173,6 +174,19 @@ def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterat
         yield from screen.rest("--all")
     for event in events:
         yield Line(f"  {_event_line(event)}", hang=4)
+
+
+def _fencing_lines(history: TransactionalIdHistory) -> Iterator[Line]:
+    """Yield how often a producer of the id was fenced by the next one; the files do not show whether it was alive."""
+    fencing = [event for event in history.events if event.fences]
+    if fencing:
+        times, last = sum(event.times for event in fencing), fencing[-1].last_time
+        when = "" if last == NO_TIME else f", last at {format_time_ms(last)}"
+        how = (
+            "the id was initialized again, after a restart, by another instance with the same id, or by fenceProducers"
+        )
+        yield Line(f"  fenced {format_count(times, 'time')}{when}: {how}", hang=4)
+        yield Line("  next: if it was no restart, find both in the request log of the coordinator's broker", hang=4)
 
 
 def _component_lines(history: TransactionalIdHistory) -> Iterator[Line]:

@@ -171,7 +171,16 @@ def test_a_timeout_is_never_certain_and_a_fencing_before_the_timeout_is() -> Non
 
 def test_version_2_does_not_show_who_aborted() -> None:
     aborted = [event for event in _lives(SAMPLES / "transactions-v2", "fenced") if event["aborted"]]
-    assert [(event["event"], event["why"][:24]) for event in aborted] == [("transactions", "version 2 does not show ")]
+    assert [(event["event"], event["why"][:24]) for event in aborted] == [("transactions", "the log does not show wh")]
+
+
+def test_text_states_how_often_an_id_was_fenced() -> None:
+    """One that was initialized once was not."""
+    words = ("ids", "--quiet", "--transactional-id")
+    fenced = run(*words, "fenced", SAMPLES / "transactions-v2").text
+    assert "  fenced 1 time, last at 2026-11-21 12:05:20.851 UTC: the id was initialized again, after a rest" in fenced
+    assert "  next: if it was no restart, find both in the request log" in fenced
+    assert "  fenced " not in run(*words, "hanging", SAMPLES / "transactions-v2").text
 
 
 def _events(folder: Path, log: str, **options: Any) -> list[tuple[Any, ...]]:
@@ -338,8 +347,9 @@ def test_a_long_life_is_cut(tmp_path: Path) -> None:
     log = "; ".join(f"a Empty 1 {epoch} t 0; {one.format(epoch)}" for epoch in range(12))
     forge_coordinator(tmp_path, log)
     lines = run("ids", "--as-of", AS_OF, "--quiet", "--transactional-id", "a", tmp_path).lines
-    assert lines[2] == "  4 earlier events …"
-    assert len(lines) == 4 + 20
+    assert lines[2].startswith("  fenced 11 times, last at ")
+    assert lines[4] == "  4 earlier events …"
+    assert len(lines) == 6 + 20
     assert lines[-1].endswith("transactions: producer 1, epoch 11; 1 committed")
 
 

@@ -35,7 +35,11 @@ from kforensics.parsers.messages.message_columns import texts_of
 __all__ = ["IdEvent", "IdEventKind", "IdEvents", "TransactionalIdHistory"]
 
 LEFT = "first record that is left"
-NOT_SHOWN = "version 2 does not show who aborted: its client, or another producer that initialized the id"
+NOT_SHOWN = (
+    "the log does not show who aborted (transaction.version 2): its own client, or another instance that initialized "
+    "the id"
+)
+FENCED_BEFORE = "are fenced"
 NO_FIRST = "no coordinator writes this as the first record of an id"
 ODD_STEPS = {
     StateStep.FLIPPED: "the outcome was decided again",
@@ -109,6 +113,11 @@ class IdEvent:
     times: int = 1
     committed: int = 0
     aborted: int = 0
+
+    @property
+    def fences(self) -> bool:
+        """Whether the id was initialized again, which fenced the producer before."""
+        return self.kind is IdEventKind.INITIALIZED and (self.why or "").endswith(FENCED_BEFORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +324,7 @@ def _why_initialized(before: _Record | None, record: _Record, *, is_exact: bool)
         return "new again after it had expired"
     if before.producer_id != record.producer_id:
         return _why_rotated(before)
-    return f"epochs up to {before.producer_epoch} are fenced"
+    return f"epochs up to {before.producer_epoch} {FENCED_BEFORE}"
 
 
 def _why_rotated(before: _Record) -> str:
