@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
@@ -137,12 +138,30 @@ def _effects(title: str, effects: list[Found], screen: Screen) -> Iterator[str]:
             continue
         severity = severity_of_effect(effect)
         name = "" if partition is None else f" {partition.name}"
-        size = f" ({format_size(effect.size)})" if effect.size else ""
-        text = f"  {severity!s:<8} {effect.kind}{name}: {effect.detail}{size}"
+        is_torn = effect.kind == "truncated" and severity is Severity.WARNING
+        lost = f" ({', '.join(_extent(effect, is_torn=is_torn))})".replace(" ()", "")
+        text = f"  {severity!s:<8} {effect.kind}{name}: {effect.detail}{lost}"
         yield Line(printable(text), severity, INDENT)
+        if is_torn and effect.path is not None:
+            yield Line(f"{' ' * INDENT}$ kforensics dump --damage {printable(shell_word(effect.path))}", "command")
     for kind, count in kinds.items():
         if count > LISTED and not screen.shows_all:
             yield f"{' ' * INDENT}… and {count - LISTED:,} more of {kind}"
+
+
+def _extent(effect: Effect, *, is_torn: bool) -> Iterator[str]:
+    """Yield how much an effect is about.
+
+    Args:
+        effect: the effect.
+        is_torn: whether it cuts off bytes in which no batch can be recognized.
+    """
+    if is_torn:
+        yield "no whole batch"
+    elif effect.kind == "truncated" and effect.records:
+        yield format_count(effect.records, "offset")
+    if effect.size:
+        yield format_size(effect.size)
 
 
 def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:

@@ -194,7 +194,7 @@ def test_what_is_lost_is_in_the_first_line_and_before_what_is_harmless() -> None
     """A broker logs two truncations, one of zeros, and reads the segments of all partitions without a word."""
     ended = run("forecast", SAMPLES / "crash-before-recovery")
     assert ended.lines[0].endswith(": starts, 5 partitions: 1 truncated")
-    first, second, third = (ended.lines[number].split()[0] for number in (3, 4, 6))
+    first, second, third = (ended.lines[number].split()[0] for number in (3, 5, 7))
     assert (first, second, third) == ("warning", "info", "info")
 
 
@@ -240,3 +240,14 @@ def test_a_list_that_is_cut_ends_with_the_command_that_shows_the_rest(tmp_path: 
     assert lines[-2:] == ["in full:", f"  $ kforensics forecast --all --quiet {tmp_path / 'data'}"]
     complete = run("forecast", "-q", "--all", tmp_path / "data").lines
     assert not [line for line in complete if "more of" in line or "--all" in line]
+
+
+def test_what_is_cut_off_is_counted_and_can_be_looked_at() -> None:
+    """A torn end has no whole batch; zeros of a preallocated segment are nothing."""
+    text = run("forecast", "--quiet", SAMPLES / "crash-before-recovery/broker-1").text
+    torn, command = text.partition("truncated torn-0: ")[2].splitlines()[:2]
+    assert torn.endswith("(no whole batch, 137 bytes)")
+    assert command.strip().startswith("$ kforensics dump --damage ")
+    zeros = text.partition("truncated preallocated-0: ")[2].splitlines()
+    assert zeros[0].endswith("all zeros (36.4 KB)")
+    assert "dump" not in zeros[1]
