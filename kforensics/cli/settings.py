@@ -42,6 +42,6 @@ def settings(options: "PartitionOptions") -> None:
         watching(meter),
     ):
         rows = settings_in_force(investigation, tuple(options.topic or ()))
-        text = partial(setting_lines, screen=options.screen())
+        text = partial(setting_lines, screen=options.screen(), topics_first=bool(options.topic))
         write_results([rows], to_format, options, text=text, table=rows.table, rows=lambda found: found)
     raise typer.Exit(ExitStatus(investigation.unreadable).code(severity))

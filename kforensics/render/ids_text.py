@@ -14,6 +14,7 @@ from kforensics.forensics.coordinators.component_names import COMPONENTS, NEXT_S
 from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, format_timeout
 from kforensics.forensics.coordinators.partition_of import NamePartition
 from kforensics.forensics.coordinators.transactions.id_events import IdEvent, IdEventKind, TransactionalIdHistory
+from kforensics.forensics.core.broker_settings import KNOWN
 from kforensics.forensics.core.formatting import (
     format_count,
     format_duration,
@@ -56,16 +57,20 @@ ID_COLUMNS = (
 )
 
 
-def setting_lines(rows: Rows, screen: Screen) -> Iterator[str]:
+def setting_lines(rows: Rows, screen: Screen, *, topics_first: bool = False) -> Iterator[str]:
     """Yield the settings: for each its values, where they come from, and what it means.
 
     Args:
         rows: rows of the table of settings, those of a name together.
         screen: where they are shown.
+        topics_first: whether settings that topics have come first, as the answer for a topic.
     """
     is_cut = False
     columns = ("name", "meaning", "value", "source", "entity", "log_dirs")
-    for (name, meaning), values in groupby(rows.only(*columns), key=itemgetter(0, 1)):
+    settings = [(*key, [*values]) for key, values in groupby(rows.only(*columns), key=itemgetter(0, 1))]
+    if topics_first:
+        settings.sort(key=lambda setting: not KNOWN[setting[0]].of_topics)
+    for name, meaning, values in settings:
         yield name
         listed = [row[2:] for row in values]
         has_several = sum(entity is None for _, _, entity, _ in listed) > 1

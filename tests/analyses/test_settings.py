@@ -396,3 +396,13 @@ def test_a_long_list_of_values_is_cut(tmp_path: Path) -> None:
     assert text.endswith(f"$ kforensics settings --all --as-of 2026-11-21T12:15 {METADATA}\n")
     assert "… and" not in complete
     assert len(complete.splitlines()) == len(text.splitlines()) - 1
+
+
+def test_the_settings_of_topics_come_first_for_a_topic() -> None:
+    """In the text; rows have one order, as a table of several topics."""
+    words = ("settings", "--quiet", "--topic", "kept", METADATA)
+    names = [line for line in run(*words).lines if not line.startswith(" ")]
+    assert names.index("cleanup.policy") < names.index("transaction.max.timeout.ms")
+    everything = [line for line in run("settings", "--quiet", METADATA).lines if not line.startswith(" ")]
+    assert everything.index("transaction.max.timeout.ms") < everything.index("cleanup.policy")
+    assert {*names} == {*everything}
