@@ -1,4 +1,4 @@
-"""The settings that a user gives, and the limits that follow from them and from the files."""
+"""The settings that a user gives, the limits that follow from them and from the files, and what ``settings`` shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command line. Each command is a function in a module of its own, which is imported when the command is run."""
+"""The command line: its main function, signals, exit codes and defaults of a configuration file.
+
+Each command is a function in a module of its own, which is imported when the command is run.
+"""
 
 # No postponed annotations, see ``command``.
 

@@ -167,9 +167,12 @@ class LsoText:
 
 
 def _lacking(findings: Iterable[Finding]) -> str:
-    """Return what a replica that is out of sync may lack; no coordinator sends a marker to what certainly hangs."""
+    """Return what a replica that is out of sync may lack; no coordinator sends a marker to what certainly hangs.
+
+    Only an operator can have ended that, on the leader.
+    """
     hangs = any(one.code.name == "txn-hanging" and one.severity == Severity.CRITICAL for one in findings)
-    return "the marker of an operator's abort" if hangs else "the marker"
+    return "the marker of an abort by an operator: look there first" if hangs else "the marker"
 
 
 def _is_shown(finding: Finding) -> bool:

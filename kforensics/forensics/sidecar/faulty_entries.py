@@ -1,4 +1,4 @@
-"""Faults of the offset and time indexes of a partition, one row per index and kind of fault, to report one by one."""
+"""Groups the faults of the offset and time indexes of a partition by index and kind, to report each of these once."""
 
 from __future__ import annotations
 

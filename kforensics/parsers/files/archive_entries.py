@@ -1,6 +1,7 @@
 """Reads archives and compressed streams from the beginning to the end, entry by entry. Nothing is written.
 
-An archive is data: whatever its names, links and sizes are, what cannot be read is an :class:`ArchiveProblem`.
+Archives are not trusted, neither their names nor their links and sizes. What cannot be read is an
+:class:`ArchiveProblem`.
 """
 
 from __future__ import annotations

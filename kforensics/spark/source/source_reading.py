@@ -1,4 +1,4 @@
-"""Reads the work of one task of the data source, as Arrow record batches with the selected columns.
+"""Reads the work of one task of the data source of Spark, as Arrow record batches with the selected columns.
 
 Batches and records are selected by the rules of :class:`.selection.Selection`.
 """

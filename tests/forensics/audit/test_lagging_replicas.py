@@ -159,7 +159,7 @@ def test_what_hung_when_a_broker_was_shut_down_hangs_if_its_coordinator_never_ca
     broker(tmp_path, 2, log, FIRST + transaction("u-0", START - SECOND), stopped_ms=SINCE + 20 * SECOND)
     assert findings_in(tmp_path)["txn-hanging"]["severity"] == "critical"
     text = " ".join(run("lso", tmp_path, "--as-of", str(NOW_MS)).text.split())
-    assert "its leader may have the marker of an operator's abort" in text
+    assert "its leader may have the marker of an abort by an operator: look there first" in text
 
 
 @pytest.mark.parametrize("later_ms", [MINUTE, 2 * HOUR, 24 * HOUR])

@@ -1,4 +1,4 @@
-"""Checks whether a log directory names another cluster than one beside it, although a metadata log has both.
+"""Checks whether two log directories of one cluster have different cluster ids; a metadata log names both directories.
 
 Rule: ``ClusterControlManager.registerBroker`` and ``KafkaRaftClient`` accept no node of another cluster id. The
 metadata log has no cluster id, so ``kforensics forecast`` and this check compare the directory ids that it has.
