@@ -1,7 +1,6 @@
 """Reads archives and compressed streams from the beginning to the end, entry by entry. Nothing is written.
 
-Archives are not trusted, neither their names nor their links and sizes. What cannot be read is an
-:class:`ArchiveProblem`.
+Archives are not trusted: whatever of one cannot be read becomes an :class:`ArchiveProblem`.
 """
 
 from __future__ import annotations
