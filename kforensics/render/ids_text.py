@@ -183,9 +183,9 @@ def _id_history_lines(history: TransactionalIdHistory, screen: Screen) -> Iterat
 
 def _fencing_lines(history: TransactionalIdHistory) -> Iterator[Line]:
     """Yield how often a producer of the id was fenced by the next one; the files do not show whether it was alive."""
-    fencing = [event for event in history.events if event.fences]
+    fencing = [event for event in history.events if event.fenced]
     if fencing:
-        times, last = sum(event.times for event in fencing), fencing[-1].last_time
+        times, last = sum(event.fenced for event in fencing), fencing[-1].last_time
         when = "" if last == NO_TIME else f", last at {format_time_ms(last)}"
         how = (
             "the id was initialized again, after a restart, by another instance with the same id, or by fenceProducers"

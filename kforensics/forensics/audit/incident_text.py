@@ -21,7 +21,7 @@ __all__ = ["CONSEQUENCES", "epochs_of", "incident_text", "is_check", "listed", "
 MAX_RANGES = 20
 # Partitions beside the first one for which an incident has commands that save records, and such a command.
 MAX_SAVED = 3
-SAVES = re.compile(r"`kforensics dump [^`]* --output records-[^`]*`")
+SAVES = re.compile(r"`kforensics dump [^`]* --output [^`]*`")
 
 # Parts of commands that only look, so that they come first.
 CHECKS = (
@@ -222,7 +222,7 @@ def _remedy(
 def _saving_others(remedy: str, lead: Mapping[str, Any], own: Sequence[Mapping[str, Any]]) -> str:
     """Return the remedy of a finding with the commands that save what other partitions lost, after its own ones."""
     others = [
-        f"{_name(one)}: {'; '.join(commands)}".replace("--output ", f"--output {shell_word(_name(one))}-")
+        f"{_name(one)}: {'; '.join(commands)}"
         for one in own
         if _name(one) != _name(lead) and (commands := SAVES.findall(one["remedy"] or ""))
     ]

@@ -26,6 +26,8 @@ __all__ = [
     "shell_word",
 ]
 
+# Characters of the name of an exported file that come from a path; a name has at most 255.
+MAX_NAME = 160
 # What a command has in place of the brokers' address, which no log shows.
 BOOTSTRAP = '"$BOOTSTRAP"'
 TRANSACTIONS_TOOL = f"kafka-transactions.sh --bootstrap-server {BOOTSTRAP}"
@@ -103,15 +105,19 @@ def for_brokers(text: str, bootstrap_server: str | None) -> str:
 def export_command(path: str, first_offset: int, last_offset: int) -> str:
     """Return the command that saves the records in a range of offsets, between backquotes.
 
-    >>> export_command("broker 2/orders-0", 240, 259)
-    "`kforensics dump --format ndjson --records --offset 240:260 --output records-240-259.ndjson 'broker 2/orders-0'`"
+    >>> export_command("b 2/orders-0", 240, 259)
+    "`kforensics dump --format ndjson --records --offset 240:260 --output b-2-orders-0-240-259.ndjson 'b 2/orders-0'`"
+
+    The file is named by the path, so that commands for several partitions or brokers leave a file each.
 
     Args:
         path: a segment, or the folder of a partition.
         first_offset: first offset.
         last_offset: last offset.
     """
-    output = f"records-{first_offset}-{last_offset}.ndjson"
+    folder = re.sub(r"/[0-9]{20}\.log[^/]*$", "", path)
+    name = re.sub(r"[^\w.]+", "-", folder, flags=re.ASCII)[-MAX_NAME:].strip("-.") or "records"
+    output = f"{name}-{first_offset}-{last_offset}.ndjson"
     offsets = f"{first_offset}:{last_offset + 1}"
     word = shell_word(f"./{path}" if path.startswith("-") else path)
     return f"`kforensics dump --format ndjson --records --offset {offsets} --output {output} {word}`"

@@ -39,7 +39,6 @@ NOT_SHOWN = (
     "the log does not show who aborted (transaction.version 2): its own client, or another instance that initialized "
     "the id"
 )
-FENCED_BEFORE = "are fenced"
 NO_FIRST = "no coordinator writes this as the first record of an id"
 ODD_STEPS = {
     StateStep.FLIPPED: "the outcome was decided again",
@@ -98,6 +97,7 @@ class IdEvent:
         times: how often it happened in a row.
         committed: transactions that were committed.
         aborted: transactions that were aborted.
+        fenced: how often the id was initialized again, which fenced the producer before.
     """
 
     kind: IdEventKind
@@ -113,11 +113,7 @@ class IdEvent:
     times: int = 1
     committed: int = 0
     aborted: int = 0
-
-    @property
-    def fences(self) -> bool:
-        """Whether the id was initialized again, which fenced the producer before."""
-        return self.kind is IdEventKind.INITIALIZED and (self.why or "").endswith(FENCED_BEFORE)
+    fenced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +264,10 @@ class IdEvents:
         producer_id, epoch = record.producer_id, record.producer_epoch
         event = IdEvent(kind, record, first, record.time, producer_id, epoch, epoch, is_exact, why)
         if kind == IdEventKind.INITIALIZED and before is not None and not before.is_tombstone:
-            event.previous_producer_id = NONE if before.producer_id == producer_id else before.producer_id
+            if before.producer_id == producer_id:
+                event.fenced = 1
+            else:
+                event.previous_producer_id = before.producer_id
         return event
 
     def _append(self, event: IdEvent) -> None:
@@ -283,6 +282,7 @@ class IdEvents:
         last.times += 1
         last.committed += event.committed
         last.aborted += event.aborted
+        last.fenced += event.fenced
 
 
 def _event_rows(history: TransactionalIdHistory) -> Rows:
@@ -324,7 +324,7 @@ def _why_initialized(before: _Record | None, record: _Record, *, is_exact: bool)
         return "new again after it had expired"
     if before.producer_id != record.producer_id:
         return _why_rotated(before)
-    return f"epochs up to {before.producer_epoch} {FENCED_BEFORE}"
+    return f"epochs up to {before.producer_epoch} are fenced"
 
 
 def _why_rotated(before: _Record) -> str:

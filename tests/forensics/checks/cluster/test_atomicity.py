@@ -194,8 +194,9 @@ def test_what_to_do_without_a_marker(
         if placed.finding.code.name == "atomicity-marker-missing"
     )
     text = remedy_text(*placed) or ""
+    saved = f"{tmp_path.as_posix().strip('/').replace('/', '-')}-p-1-0-2.ndjson"
     lines = {
-        "dump": f"kforensics dump --format ndjson --records --offset 0:3 --output records-0-2.ndjson {tmp_path}/p-1",
+        "dump": f"kforensics dump --format ndjson --records --offset 0:3 --output {saved} {tmp_path}/p-1",
         "find": f"{TRANSACTIONS_TOOL} find-hanging --topic p --partition 1",
         "abort": f"{TRANSACTIONS_TOOL} abort --topic p --partition 1 --start-offset 0",
     }
