@@ -26,7 +26,8 @@ from kforensics.render.staged_store import StagedStore
 from kforensics.spark.audit.run import SparkRequest, audited_on_spark, planned
 from tests.command import DAMAGED, SAMPLES, Ended, run, sentence
 from tests.forensics.batch_notation import NOW
-from tests.forensics.forge import forge
+from tests.forensics.coordinators.clusters import forge_coordinator
+from tests.forensics.forge import forge, keep_times
 from tests.spark.audits import AS_OF_MS, stored
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ def _two_copies(folder: Path) -> list[Path]:
     return [folder]
 
 
+def _older_than_their_data(folder: Path) -> list[Path]:
+    """Only the log of the coordinator shows that the file times are no bounds on what is in the other partition."""
+    forge_coordinator(folder, "a Empty 7 0 t 41000; b Empty 9 0 t 60000", clean_shutdown=False)
+    forge(folder, f"D 7 0 0-0 @0-0 T ts {NOW + 60_900}", clean_shutdown=False)
+    (folder / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    keep_times(folder, 0, 0)
+    return [folder]
+
+
 def _damaged(_folder: Path) -> list[Path]:
     return [DAMAGED]
 
@@ -106,6 +116,7 @@ SCENES: dict[Scene, tuple[int, str]] = {
     _foreign_files: (1, "CRITICAL, 2 incidents: 1 partition,"),
     _two_copies: (0, "WARNING, 1 incident: 2 partitions,"),
     _damaged: (1, "CRITICAL, "),
+    _older_than_their_data: (0, "WARNING, "),
 }
 
 

@@ -37,6 +37,7 @@ from kforensics.forensics.metadata.cluster_settings import (
 )
 from kforensics.forensics.metadata.metadata_versions import Release
 from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
+from kforensics.forensics.partition.kept_times import predated_by
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA
@@ -60,6 +61,7 @@ class SettingEvidence:
         releases: the release that each broker registered last in the metadata log, by broker id.
         running_ms: the newest time in the metadata log, until when its broker was running.
         gone_ms: when its broker had missed a batch of the metadata log, None if nothing shows it.
+        predated_ms: by how much its files are older than what brokers wrote in them; 0 if they are not, or may not be.
         expiry: what its snapshots show.
         timeout: the longest timeout in a log of the transaction coordinator.
         remote_logs: what a log of the metadata of remote storage shows.
@@ -73,6 +75,7 @@ class SettingEvidence:
     releases: Mapping[int, Release] = field(default_factory=dict, hash=False)
     running_ms: int | None = None
     gone_ms: int | None = None
+    predated_ms: int = 0
     expiry: SnapshotExpiry | None = None
     timeout: LongestTimeout | None = None
     remote_logs: tuple[RemoteLog, ...] = ()
@@ -90,7 +93,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     with suppress(InputError):  # the audit of the partition reports it
         if partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
-            evidence = replace(evidence, length=length)
+            evidence = replace(evidence, length=length, predated_ms=predated_by(partition))
         if partition.place.topic == METADATA_TOPIC and partition.segments:
             settings, release, topics, releases = cluster_facts_in(partition)
             evidence = replace(evidence, configured=settings, release=release, topics=topics, releases=releases)
@@ -101,8 +104,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
         elif partition.place.topic == TRANSACTION_STATE:
             evidence = replace(evidence, timeout=longest_timeout(partition))
     shown = (evidence.configured, evidence.timeout, evidence.expiry, evidence.running_ms, evidence.remote_logs)
-    is_empty = not any(shown)
-    return None if is_empty else evidence
+    return evidence if any(shown) or evidence.predated_ms else None
 
 
 def rules_by_evidence(
@@ -127,7 +129,7 @@ def rules_by_evidence(
     log_dirs: dict[str, set[tuple[int | None, str | None]]] = defaultdict(set)
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
-    settings, defaults, remote_logs = list(given), list[Setting](), list[RemoteLog]()
+    settings, defaults, remote_logs, predated = list(given), list[Setting](), list[RemoteLog](), {*rules.predated}
     deleted, unreplicated, releases = dict(rules.deleted_topics), [*rules.unreplicated_topics], dict(rules.releases)
     out_of_sync, running_until, gone_from = dict(rules.out_of_sync), dict(rules.running_until), dict(rules.gone_from)
     for cluster, of_cluster in sorted(by_cluster.items()):
@@ -140,6 +142,7 @@ def rules_by_evidence(
         releases |= _releases(of_cluster, log_dirs[cluster])
         running_until |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.running_ms)
         gone_from |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.gone_ms)
+        predated |= {one.member.log_dir for one in of_cluster if one.predated_ms > rules.clock_skew_ms}
         known = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
@@ -151,6 +154,7 @@ def rules_by_evidence(
         out_of_sync=out_of_sync,
         running_until=running_until,
         gone_from=gone_from,
+        predated=frozenset(predated),
         releases=releases,
         leaderless=_leaderless(rules, by_cluster.values()),
     )

@@ -135,8 +135,8 @@ def ends_before(cluster: Cluster, partition: int, open_transactions: OpenTransac
     markers = cluster.marker_join.by_partition[partition]
     until = _logs_reach(cluster, markers)
     first = int(until.argmin())
-    is_before = until[first] <= _last_writes(markers, open_transactions) + cluster.rules.clock_skew_ms
-    return np.where(is_before, first, NONE)
+    is_before = until[first] - cluster.rules.clock_skew_ms <= _last_writes(markers, open_transactions)
+    return np.where(is_before & (until[first] != NEVER), first, NONE)
 
 
 def _logs_reach(cluster: Cluster, markers: PartitionMarkers) -> IntArray:

@@ -21,6 +21,7 @@ from kforensics.forensics.partition.blocking_transactions import (
 )
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
+from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
@@ -108,7 +109,7 @@ class PartitionMarkers:
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
             the cluster went on without it.
-        kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
+        kept_until: newest time of its files, if the copy has kept file times: :func:`.kept_times.kept_until`.
         log_start_offset: first visible offset on disk.
         visible_start_offset: its log start offset; with remote storage it may be before the first segment on disk.
         log_end_offset: its log end offset.
@@ -168,7 +169,7 @@ class PartitionMarkers:
             last_marker_time=newest,
             coverage_end=_coverage_end(state, newest, copied_at, lag),
             copied_at=copied_at,
-            kept_until=state.kept_until(newest),
+            kept_until=kept_until(state, newest),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
@@ -374,7 +375,7 @@ def _coverage_end(state: PartitionState, newest: int, copied_at: int, lag: Lag |
     if lag is not None:
         return max(newest - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
-    is_kept = state.kept_until(newest) != NO_TIME or not rules.is_assumed
+    is_kept = kept_until(state, newest) != NO_TIME or not rules.is_assumed
     return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 

@@ -79,6 +79,8 @@ class Rules:
             log, which has a record of every half second.
         gone_from: when the broker of each log directory had missed a record of the metadata log, in ms: from then on it
             was stopped, or without its controllers, if it was not copied then.
+        predated: log directories whose files have times from before what their broker wrote, as far as the logs of the
+            metadata and of the coordinators show it.
         releases: major and minor number of the release with which the broker of each log directory registered last.
         leaderless: when partitions had no leader, by topic id and partition, as far as metadata logs show it, if that
             was for longer than clocks may differ.
@@ -112,6 +114,7 @@ class Rules:
     out_of_sync: Mapping[str | None, Mapping[tuple[str, int], int]] = field(default_factory=dict, hash=False)
     running_until: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     gone_from: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    predated: frozenset[str | None] = frozenset()
     releases: Mapping[str | None, tuple[int, int]] = field(default_factory=dict, hash=False)
     leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from kforensics.forensics.core.record_types import NO_TIME, TransactionArray
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.kept_times import newest_written_ms
 from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.marker_times import marker_times, time_of_marker_after
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
@@ -174,7 +175,8 @@ def begin_times(state: PartitionState, transactions: TransactionArray) -> IntArr
 def appended_by(state: PartitionState, transactions: TransactionArray, following: IntArray) -> IntArray:
     """Return the latest time at which the last batch of each transaction can have been written, in ms.
 
-    Client timestamps do not show it: that of a copied record is the time of its original.
+    Client timestamps do not show it: that of a copied record is the time of its original. Neither do files that are
+    older than what they contain.
 
     Args:
         state: the partition.
@@ -184,7 +186,7 @@ def appended_by(state: PartitionState, transactions: TransactionArray, following
     Returns:
         Times in ms; UNKNOWN where nothing shows it.
     """
-    newest, latest = state.partition.newest_mtime_ms, following
+    newest, latest = newest_written_ms(state), following
     if newest is not None:
         latest = np.minimum(latest, newest)
     if state.log.has_append_times:

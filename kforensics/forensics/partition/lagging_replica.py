@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = ["Lag", "lag_of", "lagging_since", "seen_running"]
@@ -68,7 +69,7 @@ def seen_running(state: PartitionState, newest_ms: int = NO_TIME) -> int | None:
         state: the replica, with the rules that follow from all settings.
         newest_ms: newest time that is known of its markers.
     """
-    running_until, kept_until = state.rules.running_until, state.kept_until(newest_ms)
-    by_files = None if kept_until == NO_TIME else kept_until - state.rules.clock_skew_ms
+    running_until, written = state.rules.running_until, kept_until(state, newest_ms)
+    by_files = None if written == NO_TIME else written - state.rules.clock_skew_ms
     times = (running_until.get(state.partition.place.log_dir), by_files)
     return max((time for time in times if time is not None), default=None)

@@ -12,7 +12,14 @@ from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
-__all__ = ["marker_pages", "marker_times", "newest_marker_times", "time_of_marker_after", "with_marker_times"]
+__all__ = [
+    "marker_pages",
+    "marker_times",
+    "newest_marker_time",
+    "newest_marker_times",
+    "time_of_marker_after",
+    "with_marker_times",
+]
 
 
 def marker_pages(
@@ -57,6 +64,15 @@ def time_of_marker_after(state: PartitionState, offset: int) -> int | None:
             break
         first = int(times[np.searchsorted(offsets, offset)])
     return first
+
+
+def newest_marker_time(state: PartitionState) -> int:
+    """Return the timestamp of the last marker of any producer in a log, NO_TIME if there is none."""
+    for closed, empty in marker_pages(state, reverse=True):
+        _, times = _markers_by_offset(closed, empty)
+        if len(times):
+            return int(times[-1])
+    return NO_TIME
 
 
 def newest_marker_times(state: PartitionState, offsets: IntArray, latest_ms: int) -> IntArray:

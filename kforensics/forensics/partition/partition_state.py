@@ -12,7 +12,7 @@ import numpy as np
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, sum_observations
 from kforensics.forensics.core.producer_states import ProducerStates
-from kforensics.forensics.core.record_types import NO_TIME, AnomalyArray, EmptyMarkerArray, TransactionArray
+from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, has_replaced_segment, logs_in
@@ -238,23 +238,12 @@ class PartitionState:
 
         return log_gaps(self)
 
-    def kept_until(self, newest_ms: int = NO_TIME) -> int:
-        """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
+    @cached_property
+    def has_predated_files(self) -> bool:
+        """Whether its files have times from before what its broker wrote, so that they are no bounds on anything."""
+        from kforensics.forensics.partition.kept_times import precede_data  # needs this class
 
-        A checkout makes all files new: then the last segment is much younger than the newest timestamp. NO_TIME then.
-        The partition may also look younger than its broker was, which created none after it had stopped or had lost its
-        controllers.
-
-        Args:
-            newest_ms: newest time that is known of its markers.
-        """
-        written, rules = self.partition.segments[-1].mtime_ms if self.partition.segments else None, self.rules
-        gone_from = rules.gone_from.get(self.partition.place.log_dir)
-        if gone_from is not None and (self.partition.created_ms or 0) > gone_from + rules.clock_skew_ms:
-            return NO_TIME
-        if written is None or written > max(self.log.newest_timestamp, newest_ms) + rules.late_buffer_ms:
-            return NO_TIME
-        return self.partition.copied_ms or NO_TIME
+        return precede_data(self)
 
     @property
     def _is_unlisted(self) -> bool:

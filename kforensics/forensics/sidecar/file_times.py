@@ -8,6 +8,7 @@ import numpy as np
 
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
@@ -25,7 +26,7 @@ def time_of_copy(state: PartitionState) -> int:
     """Return when the files were copied at the latest: a copy is as old as they are, however late it is evaluated."""
     taken = state.partition.taken_ms
     taken = state.rules.as_of_ms if taken is None else min(taken, state.rules.as_of_ms)
-    if state.kept_until() == NO_TIME:  # the files are of the time of a later copy
+    if kept_until(state) == NO_TIME:  # the files are of the time of a later copy
         taken = min(taken, state.log.newest_timestamp)
     return taken
 
@@ -41,7 +42,7 @@ def lag_of_follower(state: PartitionState, offsets: IntArray) -> IntArray:
         offsets: offsets in its log.
     """
     segments = state.log.segments
-    if state.kept_until() == NO_TIME or not len(segments):
+    if kept_until(state) == NO_TIME or not len(segments):
         return np.zeros(len(offsets), "i8")
     written = np.array([state.partition.segments[number].mtime_ms or 0 for number in segments["segment"]], "i8")
     written = np.minimum.accumulate(written[::-1])[::-1]  # none is written to after a later one

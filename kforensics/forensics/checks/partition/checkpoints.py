@@ -14,6 +14,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -148,7 +149,7 @@ def _is_log_copied_before(state: PartitionState) -> bool | None:
     was below its high watermark. None if the broker was stopped, or the copy has not kept file times.
     """
     written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(HIGH_WATERMARK)
-    if _is_clean_shutdown(state) or written is None or checkpoint is None or state.kept_until() == NO_TIME:
+    if _is_clean_shutdown(state) or written is None or checkpoint is None or kept_until(state) == NO_TIME:
         return None
     return written < checkpoint
 

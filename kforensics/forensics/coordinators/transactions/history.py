@@ -156,7 +156,7 @@ class History:
         last_record_time: time of the last record, NO_TIME if there is none.
         records: number of records.
         is_stopped: whether its broker was shut down cleanly, and was in sync, so that nothing followed.
-        kept_until: newest time of its files, if the copy has kept file times: ``PartitionState.kept_until``.
+        kept_until: newest time of its files, if the copy has kept file times: :func:`.kept_times.kept_until`.
         topic_id: topic id of ``__transaction_state``, None if unknown.
         lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.

@@ -37,6 +37,7 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
@@ -277,7 +278,7 @@ class _Replay:
             last_record_time=self._last_record_time,
             records=self._records,
             is_stopped=state.partition.log_dir.clean_shutdown and lagging is None,
-            kept_until=state.kept_until(self._last_record_time),
+            kept_until=kept_until(state, self._last_record_time),
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
             lacking=(*self._merged_segments.spans, *_lost_or_damaged(state)),

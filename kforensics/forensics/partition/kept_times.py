@@ -1,0 +1,82 @@
+"""Whether a copy has kept the times of the files of a partition, and what they show then.
+
+A checkout makes files new, and an archive from another time zone, or one with a fixed time, makes them old. The file
+time is a bound on what was written only where neither shows.
+"""
+
+from __future__ import annotations
+
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.marker_times import newest_marker_time
+from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
+from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.parsers.columns.batch_reader import batch_chunks
+from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import ignore_damage
+from kforensics.parsers.kernels.policy import kernels_for
+
+__all__ = ["kept_until", "newest_written_ms", "precede_data", "predated_by"]
+
+# Topics in which brokers set the timestamps.
+DATED_BY_BROKERS = (CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE)
+
+
+def precede_data(state: PartitionState) -> bool:
+    """Return whether the files of a partition have times from before what their broker wrote.
+
+    Then no file of its log directory shows until when it was written. Markers and append times show it, and so do the
+    logs of the metadata and of the coordinators in the same log directory. The timestamps of clients do not, which may
+    be ahead.
+    """
+    if state.partition.place.log_dir in state.rules.predated:
+        return True
+    newest = state.partition.newest_mtime_ms
+    return newest is not None and newest + state.rules.clock_skew_ms < _written_by_broker(state)
+
+
+def newest_written_ms(state: PartitionState) -> int | None:
+    """Return the newest time of its files as an upper bound on what was written; None if they do not show it."""
+    return None if state.has_predated_files else state.partition.newest_mtime_ms
+
+
+def kept_until(state: PartitionState, newest_ms: int = NO_TIME) -> int:
+    """Return the newest time of its files and of the checkpoints beside it, if the copy has kept file times.
+
+    A checkout makes all files new: then the last segment is much younger than the newest timestamp. NO_TIME then, and
+    if they are older than what they contain. The partition may also look younger than its broker was, which created
+    none after it had stopped or had lost its controllers.
+
+    Args:
+        state: the partition.
+        newest_ms: newest time that is known of its markers.
+    """
+    partition, rules = state.partition, state.rules
+    written = partition.segments[-1].mtime_ms if partition.segments else None
+    gone_from = rules.gone_from.get(partition.place.log_dir)
+    if gone_from is not None and (partition.created_ms or 0) > gone_from + rules.clock_skew_ms:
+        return NO_TIME
+    if written is None or written > max(state.log.newest_timestamp, newest_ms) + rules.late_buffer_ms:
+        return NO_TIME
+    return NO_TIME if state.has_predated_files else partition.copied_ms or NO_TIME
+
+
+def predated_by(partition: Partition) -> int:
+    """Return by how many ms the files of a log of the metadata or of a coordinator are older than what is in it.
+
+    Raises:
+        InputError: the log cannot be read.
+    """
+    newest = partition.newest_mtime_ms
+    if newest is None or partition.place.topic not in (METADATA_TOPIC, TRANSACTION_STATE):
+        return 0
+    with open_source(partition.segments[-1].path) as source:
+        chunks = batch_chunks(source, 0, ignore_damage, kernels_for)
+        written = max((int(chunk.max_timestamp[chunk.crc_valid].max(initial=NO_TIME)) for chunk in chunks), default=0)
+    return max(0, written - newest)
+
+
+def _written_by_broker(state: PartitionState) -> int:
+    """Return the newest time that brokers set in the log of a partition, NO_TIME if there is none."""
+    is_dated = state.log.has_append_times or state.partition.place.topic in DATED_BY_BROKERS
+    return max(newest_marker_time(state), state.log.newest_timestamp if is_dated else NO_TIME)
