@@ -9,12 +9,17 @@ import numpy as np
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, RETENTION_BYTES, RETENTION_MS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.kept_times import kept_until
+from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.format.array_types import IntArray
 
 __all__ = ["lag_of_follower", "may_be_live", "moved_start", "time_of_copy", "vanished_indexes"]
+
+
+# How long a broker takes at most from collecting the offsets for a checkpoint to writing it.
+CHECKPOINTING_MS = 2_000
 
 
 def may_be_live(state: PartitionState, segment: int) -> bool:
@@ -57,10 +62,24 @@ def moved_start(state: PartitionState) -> int:
 
     A broker has the first leader epoch begin at the log start offset as soon as that moves, which its checkpoint shows
     up to a minute later. A cleaner drops the index entries below it, not the records. After a crash the log start
-    offset may have gone back. Rule: ``LeaderEpochFileCache.truncateFromStart``,
-    ``LogManager.checkpointLogStartOffsets``, ``UnifiedLog.collectAbortedTransactions``.
+    offset may have gone back. A broker that has lost the leader epochs rebuilds them from a part of the log. Then the
+    checkpoint of log start offsets shows no moved one, although it was written after them. Rule:
+    ``LeaderEpochFileCache.truncateFromStart``, ``LogManager.checkpointLogStartOffsets``,
+    ``UnifiedLog.collectAbortedTransactions``.
     """
-    return 0 if state.partition.log_dir.clean_shutdown else first_checkpointed_epoch(state.partition)
+    if state.partition.log_dir.clean_shutdown or _is_start_written_after_epochs(state):
+        return 0
+    return first_checkpointed_epoch(state.partition)
+
+
+def _is_start_written_after_epochs(state: PartitionState) -> bool:
+    """Return whether the log start offsets were checkpointed after the leader epochs, in a copy with file times."""
+    epochs, log_dir = state.partition.leader_epochs, state.partition.log_dir
+    if LOG_START not in log_dir.checkpoints or epochs is None or epochs.mtime_ms is None:
+        return False
+    # The offsets are collected shortly before the file is written, and archives keep whole seconds.
+    is_later = log_dir.written.get(LOG_START, NO_TIME) > epochs.mtime_ms + CHECKPOINTING_MS
+    return is_later and kept_until(state) != NO_TIME
 
 
 def vanished_indexes(state: PartitionState) -> range:

@@ -19,7 +19,7 @@ from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import Partition
 from tests.forensics.batch_notation import NOW, parse_batches
-from tests.forensics.forge import Aborted, Segments, aborted_transactions, cut, file_of, forge, patch
+from tests.forensics.forge import Aborted, Segments, aborted_transactions, cut, file_of, forge, keep_times, patch
 from tests.forensics.partition_states import HOUR, each_sample, partitions_under, random_leader_log, state_under
 from tests.reference.fold import fold
 
@@ -452,6 +452,34 @@ def test_a_cleaner_drops_the_entries_below_a_log_start_that_was_just_moved(
     """A cleaner of 4.4.0 kept a record of an aborted transaction, but not its entry, 8 s after the log start moved."""
     epochs = {"t-0/leader-epoch-checkpoint": f"0\n1\n0 {first_epoch}\n".encode()}
     forge(tmp_path, SHORT_RETENTION, clean_shutdown=clean, txnindex={100: None}, replaced=epochs)
+    assert key_facts(found_in(tmp_path)) == [(MISSING, severity), (MISMATCH, severity)]
+
+
+@pytest.mark.parametrize(
+    ("start_after_ms", "copied_later_ms", "severity"),
+    [
+        (12_000, 0, Severity.CRITICAL),
+        (2_001, 0, Severity.CRITICAL),
+        (2_000, 0, Severity.INFO),
+        (-50_000, 0, Severity.INFO),
+        (12_000, HOUR, Severity.INFO),
+    ],
+    ids=["written later", "a little later", "at the same time", "a minute before", "files without times"],
+)
+def test_leader_epochs_that_a_broker_has_rebuilt_do_not_show_a_moved_log_start(
+    start_after_ms: int, copied_later_ms: int, severity: Severity, tmp_path: Path
+) -> None:
+    """A broker of 3.4.1 had lost its transaction index and its leader epochs, and delivered aborted records.
+
+    Its checkpoint of log start offsets was younger than the new epochs and lacked the partition. Within a minute after
+    DeleteRecords or retention it is older.
+    """
+    epochs = {"t-0/leader-epoch-checkpoint": b"0\n1\n2 102\n", "log-start-offset-checkpoint": b"0\n0\n"}
+    forge(tmp_path, SHORT_RETENTION, clean_shutdown=False, txnindex={100: None}, replaced=epochs)
+    written_ms = NOW + 60_000 + copied_later_ms
+    keep_times(tmp_path, written_ms, written_ms)
+    for name, time_ms in (("t-0/leader-epoch-checkpoint", 0), ("log-start-offset-checkpoint", start_after_ms)):
+        utime(tmp_path / name, ns=((written_ms + time_ms) * 1_000_000,) * 2)
     assert key_facts(found_in(tmp_path)) == [(MISSING, severity), (MISMATCH, severity)]
 
 
