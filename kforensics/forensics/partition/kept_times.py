@@ -16,10 +16,11 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import ignore_damage
 from kforensics.parsers.kernels.policy import kernels_for
 
-__all__ = ["kept_until", "newest_written_ms", "precede_data", "predated_by"]
+__all__ = ["kept_until", "may_precede", "newest_written_ms", "precede_data", "predated_by"]
 
 # Topics in which brokers set the timestamps.
 DATED_BY_BROKERS = (CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE)
+WHOLE_SECOND = 1000
 
 
 def precede_data(state: PartitionState) -> bool:
@@ -59,6 +60,15 @@ def kept_until(state: PartitionState, newest_ms: int = NO_TIME) -> int:
     if written is None or written > max(state.log.newest_timestamp, newest_ms) + rules.late_buffer_ms:
         return NO_TIME
     return NO_TIME if state.has_predated_files else partition.copied_ms or NO_TIME
+
+
+def may_precede(time_ms: int, other_ms: int) -> bool:
+    """Return whether a file may have been written before another one, by the times of both.
+
+    Archives keep whole seconds, zip files only even ones: what was written one after the other has the same time there.
+    """
+    are_whole = time_ms % WHOLE_SECOND == other_ms % WHOLE_SECOND == 0
+    return time_ms <= other_ms if are_whole else time_ms < other_ms
 
 
 def predated_by(partition: Partition) -> int:

@@ -137,11 +137,17 @@ class Comparison:
             return None
         if change.is_in_sync:
             return change if newest is not None and newest < change.timestamp else None
+        lacking_since = self.lacking_since(replica, other)
+        tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
+        is_earlier = lacking_since is not None and lacking_since + tolerance < change.timestamp
+        return None if is_earlier else change
+
+    def lacking_since(self, replica: Replica, other: Replica) -> int | None:
+        """Return the smallest timestamp of what only one of two replicas has at its end, in ms; None without one."""
         first, second = sorted((replica, other), key=lambda side: side.number)
         behind = self.differences_between(first, second, DifferenceKind.BEHIND)
-        times = [side.timestamps[0] for difference in behind for side in difference.sides if side.timestamps]
-        tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
-        return None if times and min(times) + tolerance < change.timestamp else change
+        times = (side.timestamps[0] for difference in behind for side in difference.sides if side.timestamps)
+        return min(times, default=None)
 
     def unclean_election(self, above: int, upto: int) -> Election | None:
         """Return the first unclean election whose leader epoch is above one epoch and not above another."""

@@ -14,7 +14,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.kept_times import kept_until
+from kforensics.forensics.partition.kept_times import kept_until, may_precede
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -146,12 +146,13 @@ def _is_log_copied_before(state: PartitionState) -> bool | None:
     """Return whether the log was last written before its high watermark, in a copy of a running or killed broker.
 
     Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
-    was below its high watermark. None if the broker was stopped, or the copy has not kept file times.
+    was below its high watermark. In an archive that keeps whole seconds, both may have the same time. None if the
+    broker was stopped, or the copy has not kept file times.
     """
     written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(HIGH_WATERMARK)
     if _is_clean_shutdown(state) or written is None or checkpoint is None or kept_until(state) == NO_TIME:
         return None
-    return written < checkpoint
+    return may_precede(written, checkpoint)
 
 
 def _log_start(state: PartitionState) -> Iterator[Finding]:

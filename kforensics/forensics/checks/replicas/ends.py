@@ -12,6 +12,7 @@ from kforensics.forensics.core.commands import export_command
 from kforensics.forensics.core.election import SyncChange, unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
+from kforensics.forensics.partition.kept_times import may_precede
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.replicas.comparison import Comparison
@@ -92,7 +93,7 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         f"{format_count(committed - replica.end, 'committed offset')} missing."
     )
     traces, evidence = _traces(replica)
-    is_early = _ended_earlier(replica, knowing)
+    is_early = _ended_earlier(comparison, replica, knowing)
     severity = Severity.INFO if is_early else None
     benign: tuple[str, ...] = (OUT_OF_SYNC, _why_early(replica) if is_early else COPIED_EARLIER)
     begin = None if elected is not None else _overruled_from(comparison, replica, knowing)
@@ -189,20 +190,33 @@ def _overruled_from(comparison: Comparison, replica: Replica, other: Replica) ->
     return min(overruled, default=None)
 
 
-def _ended_earlier(replica: Replica, other: Replica) -> bool:
+def _ended_earlier(comparison: Comparison, replica: Replica, other: Replica) -> bool:
     """Return whether the files of a replica are older than those of another one, and it has not lost its own end.
 
     Its broker was running when they were copied, or was shut down cleanly before the other one wrote its newest data.
+    In an archive that keeps whole seconds, the files of both may have the same time.
     """
     own_time, other_time = replica.partition.newest_mtime_ms, other.partition.newest_mtime_ms
     is_stopped = replica.partition.log_dir.clean_shutdown
     if is_stopped and replica.partition.checkpoint(RECOVERY_POINT) == replica.end:
         # The end of its log when it stopped. It had stopped to follow before it wrote its last snapshot.
         own_time, other_time = replica.partition.appended_ms, other.partition.appended_ms
-    if own_time is None or other_time is None or own_time >= other_time:
+    if own_time is None or other_time is None:
         return False
+    if own_time >= other_time:
+        is_tie = own_time == other_time and may_precede(own_time, other_time)
+        return is_tie and not is_stopped and _is_of_time_of_files(comparison, replica, other)
     # A copy that does not preserve file times is newer than all data.
     return not is_stopped or (other.state.log.newest_timestamp > own_time and not _was_longer(replica))
+
+
+def _is_of_time_of_files(comparison: Comparison, replica: Replica, other: Replica) -> bool:
+    """Return whether what a replica lacks was written when its files were, and not before.
+
+    Files that a copy has made new or old are not of the time of any data.
+    """
+    since, newest = comparison.lacking_since(replica, other), replica.partition.newest_mtime_ms
+    return since is not None and newest is not None and 0 <= since - newest <= replica.state.rules.clock_skew_ms
 
 
 def _elected_shorter(comparison: Comparison, replica: Replica, longest: Replica, elected: int) -> Finding:

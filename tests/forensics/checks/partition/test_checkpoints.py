@@ -246,10 +246,16 @@ def test_a_log_without_its_start_is_older_than_its_checkpoint(tmp_path: Path) ->
     ("written_later_ms", "clean_shutdown", "severity", "excuse"),
     [
         (5_000, False, Severity.INFO, "likely, the checkpoint was written after the log"),
+        (0, False, Severity.INFO, "likely, the checkpoint was written after the log"),
         (-5_000, False, Severity.WARNING, "no, the log was written after the checkpoint"),
         (5_000, True, Severity.WARNING, "no, clean shutdown"),
     ],
-    ids=["of a running broker, log first", "of a running broker, checkpoints first", "stopped"],
+    ids=[
+        "of a running broker, log first",
+        "in the same second of an archive",
+        "of a running broker, checkpoints first",
+        "stopped",
+    ],
 )
 def test_a_log_may_have_been_copied_before_its_checkpoint(
     tmp_path: Path, written_later_ms: int, clean_shutdown: bool, severity: Severity, excuse: str

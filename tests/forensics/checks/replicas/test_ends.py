@@ -16,6 +16,7 @@ from kforensics.forensics.checks.replicas.ends import findings
 from kforensics.forensics.core.election import STOPS_TO_FETCH_MS, Election, SyncChange
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_time
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import Segments
 from tests.forensics.partition_states import SAMPLES, partitions_under
 from tests.forensics.replicas.replicas import RULES, brief, compare, compared_group, forged, groups_under
@@ -70,6 +71,36 @@ def test_an_end_below_what_was_committed_says_little_of_a_copy_that_was_taken_fi
     for broker, second in enumerate(seconds, 1):
         for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
             utime(file, (second, second))
+    assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "since_ms", "clean_shutdown", "severity"),
+    [
+        ((0, 0), 0, False, Severity.INFO),
+        ((0, 0), 990, False, Severity.INFO),
+        ((0, 0), -1, False, Severity.WARNING),
+        ((0, 0), 60_000, False, Severity.WARNING),
+        ((0, 0), 990, True, Severity.WARNING),
+        ((0.25, 0.25), 990, False, Severity.WARNING),
+        ((2, 0), 990, False, Severity.WARNING),
+    ],
+    ids=[
+        *("of that second", "at the end of that second", "of the second before", "times older than the data"),
+        *("stopped", "times of parts of a second", "two seconds later"),
+    ],
+)
+def test_files_of_an_archive_may_have_the_same_second(
+    tmp_path: Path, seconds: tuple[float, float], since_ms: int, clean_shutdown: bool, severity: Severity
+) -> None:
+    """``tar`` had copied three running brokers of 3.7.1 within two seconds, each a little later than the one before."""
+    whole_ms = NOW // 1000 * 1000
+    long = f"plain @0-4 ts {whole_ms - 60_000}; plain @5-9 ts {whole_ms + since_ms}"
+    options = {"clean_shutdown": clean_shutdown}
+    forged(tmp_path, (long.split(";", maxsplit=1)[0], options), (long, {"high_watermark": 8, **options}))
+    for broker, second in enumerate(seconds, 1):
+        for file in (tmp_path / f"broker-{broker}" / "t-0").iterdir():
+            utime(file, ns=(whole_ms * 1_000_000 + int(second * 1e9),) * 2)
     assert found_in(tmp_path) == [(TRUNCATED, severity, 5, 7)]
 
 
