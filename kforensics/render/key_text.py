@@ -30,6 +30,7 @@ COUNT_SOURCES = {
     CountSource.KEYS: "estimated from the keys, some partitions are missing",
     CountSource.PARTITIONS: "the highest partition found",
 }
+# Of an empty key, which is in several partitions at random, the finding is enough.
 SPLIT_CAUSES = {
     SplitKeyCause.GROWN: "the topic grew",
     SplitKeyCause.LATE: "producers had stale metadata after the topic grew",

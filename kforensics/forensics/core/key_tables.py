@@ -30,7 +30,7 @@ folder string folder of the partition with the key
 key binary the key; null if its record can no longer be read
 hash int32 murmur2 of it, made positive
 expected_partition int32 partition that the current count assigns
-why string grown, late, stray or tombstone, see the page on keys
+why string grown, late, stray, tombstone or empty, see the page on keys
 other_partition int32 the other partition with the key
 role string earlier or later of the two, or value or tombstone
 records int64 records of the key here

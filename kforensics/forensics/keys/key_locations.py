@@ -15,6 +15,7 @@ import numpy as np
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.keys.key_rows import HIGHEST, KEY_ROW, LOWEST, NO_MINIMUM, KeyRowArray
+from kforensics.forensics.keys.murmur2 import murmur2, pack_keys
 from kforensics.forensics.keys.partitioner_fit import PartitionerFit
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
@@ -100,6 +101,9 @@ class SplitKeyCause(IntEnum):
     STRAY = 2
     # The newest record of the key is a tombstone, which does not delete the value in the other partition.
     TOMBSTONE = 3
+    # The key is empty, and the topic is written with another partitioner than the default one of the Java client. That
+    # of librdkafka, ``consistent_random``, places empty keys at random, as records without a key.
+    EMPTY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +280,17 @@ def _pairs(rows: KeyLocationArray, key: IntArray, fit: PartitionerFit, *, tombst
     pairs = np.empty(len(first), KEY_PAIR)
     pairs["first"], pairs["second"] = rows[first], rows[first + 1]
     pairs["cause"] = _causes(pairs["first"], pairs["second"], fit)
-    return concat_rows([pairs, _ineffective_tombstones(rows, key)]) if tombstones else pairs
+    if not tombstones:
+        return pairs
+    ineffective = _ineffective_tombstones(rows, key)
+    return concat_rows([pairs, ineffective[~_are_random(ineffective["first"], fit)]])
+
+
+def _are_random(rows: KeyLocationArray, fit: PartitionerFit) -> BoolArray:
+    """Return which keys are placed at random: empty ones, if the default partitioner did not place the others."""
+    ((murmur,), (identity,)) = murmur2(pack_keys([b""]))
+    is_empty: BoolArray = (rows["murmur"] == murmur) & (rows["identity"] == identity)
+    return is_empty & (not fit.uses_default)
 
 
 def _causes(first: KeyLocationArray, second: KeyLocationArray, fit: PartitionerFit) -> IntArray:
@@ -288,9 +302,12 @@ def _causes(first: KeyLocationArray, second: KeyLocationArray, fit: PartitionerF
     in_order = ~known | (overlap <= 0)
     # A third partition count may return a key to an earlier partition: its times then enclose those of the other.
     in_order |= second["oldest_generation"] < first["newest_generation"]
-    grown = fits_growth & in_order
-    late = fits_growth & ~in_order & (overlap <= METADATA_MAX_AGE_MS)
-    return np.select([grown, late], [SplitKeyCause.GROWN, SplitKeyCause.LATE], SplitKeyCause.STRAY)
+    causes = {
+        SplitKeyCause.GROWN: fits_growth & in_order,
+        SplitKeyCause.LATE: fits_growth & ~in_order & (overlap <= METADATA_MAX_AGE_MS),
+        SplitKeyCause.EMPTY: _are_random(first, fit),
+    }
+    return np.select([*causes.values()], [*causes], SplitKeyCause.STRAY)
 
 
 def _ineffective_tombstones(rows: KeyLocationArray, key: IntArray) -> KeyPairArray:

@@ -125,7 +125,7 @@ def _partition(topic: TopicKeys, summary: KeySummary) -> dict[str, Any]:
     fit, number = topic.fit, summary.number
     earlier = " ".join(map(str, fit.numbers[:-1]))
     keys = topic.locations.partitions[topic.locations.partitions["partition"] == number]
-    pairs = topic.pair_counts(SplitKeyCause.GROWN, SplitKeyCause.LATE, SplitKeyCause.STRAY)
+    pairs = topic.pair_counts(*(cause for cause in SplitKeyCause if cause is not SplitKeyCause.TOMBSTONE))
     return {
         **summary.place._asdict(),
         "folder": summary.folder,

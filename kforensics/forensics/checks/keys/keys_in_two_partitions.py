@@ -30,7 +30,7 @@ CODES = by_name(
         ),
         benign=(
             "Partitions were added, which partition-growth reports. Keys without a meaning, with a round-robin "
-            "partitioner."
+            "partitioner. An empty key, which librdkafka places at random."
         ),
     ),
     Code(
@@ -60,12 +60,17 @@ Examples = Sequence[SplitKey]
 def findings(topic: TopicKeys) -> Iterator[KeyFinding]:
     """Yield one finding for each two partitions with common keys, and for tombstones without effect.
 
-    Keys that moved because partitions were added are not reported here.
+    Keys that moved because partitions were added are not reported here. An empty key that librdkafka may have placed at
+    random is information.
     """
-    if not topic.fit.uses_default and topic.locations.split_count > OFTEN * topic.locations.keys:
+    empty = [*topic.pair_counts(SplitKeyCause.EMPTY)]
+    split_count = topic.locations.split_count - bool(empty)
+    if not topic.fit.uses_default and split_count > OFTEN * topic.locations.keys:
         yield _by_design(topic)
     else:
         yield from _for_each_pair(topic, SplitKeyCause.STRAY, _split)
+        if empty:
+            yield _empty_key(topic, sorted({row[side] for row in empty for side in ("first", "second")}))
     yield from _for_each_pair(topic, SplitKeyCause.LATE, _after_growth)
     yield from _for_each_pair(topic, SplitKeyCause.TOMBSTONE, _ineffective_tombstone)
 
@@ -94,6 +99,19 @@ def _by_design(topic: TopicKeys) -> KeyFinding:
             "round-robin partitioner, or keys without a meaning: likely, there are so many",
             "clients of several libraries: possible, the Java client places keys by murmur2, librdkafka by CRC32",
         ),
+    )
+
+
+def _empty_key(topic: TopicKeys, partitions: list[int]) -> KeyFinding:
+    return topic.finding(
+        partitions[0],
+        SPLIT_KEY,
+        f"The empty key of {topic.name} is in {len(partitions)} partitions: the default partitioner of librdkafka "
+        "places records with an empty key at random.",
+        severity=Severity.INFO,
+        evidence={"keys": 1, "partitions": partitions},
+        exactness=Exactness.APPROXIMATE,
+        benign=("librdkafka: likely, the keys of the topic are not where the Java client places them",),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kforensics.forensics.checks.keys.keys_in_two_partitions import findings
 from kforensics.forensics.core.findings import Exactness, Severity
+from kforensics.forensics.keys.key_result_rows import split_key_rows
 from kforensics.forensics.keys.topic_keys import KeyFinding, TopicKeys
 from kforensics.forensics.metadata.topic_metadata import PartitionCount, TopicMetadata
 from tests.forensics.batch_notation import NOW
@@ -102,6 +103,39 @@ def test_one_key_in_two_partitions_is_an_error_under_any_partitioner(tmp_path: P
     sent.append(Sent(KEYS[0], 1, 100))
     ((_, finding),) = found_in(joined(sent_to(tmp_path, sent, 3)), SPLIT_KEY)
     assert (finding.severity, finding.evidence["partitions"]) == (Severity.ERROR, [0, 1])
+
+
+# The newest record, in partition 0, is a tombstone.
+EMPTY = [Sent(b"", partition, 110 - partition, value=b"v" if partition else None) for partition in (3, 2, 1, 0)]
+
+
+def test_an_empty_key_that_librdkafka_placed_at_random_is_information(tmp_path: Path) -> None:
+    """Its default partitioner goes by another hash, and by none if the key is empty; so does a tombstone."""
+    sent = [Sent(key, number % 4, number) for number, key in enumerate(KEYS)]
+    keys = joined(sent_to(tmp_path, [*sent, *EMPTY], 4, first_dirty=0))
+    ((place, finding),) = findings(keys)
+    assert (finding.code.name, finding.severity, place.partition) == (SPLIT_KEY, Severity.INFO, 0)
+    assert "The empty key of t is in 4 partitions" in finding.message
+    assert finding.evidence["partitions"] == [0, 1, 2, 3]
+    assert {why for (why,) in split_key_rows(keys).only("why")} == {"empty"}
+
+
+def test_a_single_empty_key_is_not_how_the_topic_is_partitioned(tmp_path: Path) -> None:
+    ((_, finding),) = findings(joined(sent_to(tmp_path, EMPTY, 4)))
+    assert (finding.severity, "The empty key" in finding.message) == (Severity.INFO, True)
+
+
+def test_an_empty_key_in_two_partitions_is_an_error_where_the_default_partitioner_writes(tmp_path: Path) -> None:
+    sent_to(tmp_path, [*at_home(KEYS, 4), *EMPTY], 4, first_dirty=0)
+    assert {placed.finding.severity for placed in found_in(joined(tmp_path), SPLIT_KEY)} == {Severity.ERROR}
+    assert found_in(joined(tmp_path), TOMBSTONE)
+
+
+def test_another_key_beside_an_empty_one_is_an_error(tmp_path: Path) -> None:
+    sent = [Sent(key, number % 4, number) for number, key in enumerate(KEYS)]
+    sent_to(tmp_path, [*sent, Sent(KEYS[0], 1, 90), *EMPTY], 4)
+    severities = [placed.finding.severity for placed in found_in(joined(tmp_path), SPLIT_KEY)]
+    assert sorted(severities) == [Severity.INFO, Severity.ERROR]
 
 
 def test_tombstones_of_a_real_producer_miss_their_values() -> None:
