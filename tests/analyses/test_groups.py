@@ -211,6 +211,50 @@ def test_a_group_that_was_removed_before_another_began_is_dead(tmp_path: Path) -
     assert [(event["state"], event["why"]) for event in history(tmp_path, "g")] == [("Dead", None), ("Stable", None)]
 
 
+COMMIT, REMOVAL, DELETION = commit_record("g", "in-0", 5), commit_record("g", "in-0", None), group_record("g", None)
+
+
+@pytest.mark.parametrize(
+    ("log", "records", "described"),
+    [
+        ("plain @0-0; plain @1-2; plain @3-3", {3: [COMMIT]}, ("Empty", 1, 0)),
+        (f"plain @0-0; plain @1-2; D 1 0 0-0 @3-3 T {at(1)}; M 1 0 C 0 @4", {3: [COMMIT]}, ("Empty", 1, 0)),
+        (f"plain @0-0; plain @1-2; D 1 0 0-0 @3-3 T {at(1)}", {3: [COMMIT]}, ("Empty", 0, 1)),
+        (f"plain @0-0; plain @1-2; D 1 0 0-0 @3-3 T {at(1)}; M 1 0 A 0 @4", {3: [COMMIT]}, ("Dead", 0, 0)),
+        ("plain @0-0; plain @1-2; plain @3-3; plain @4-4", {3: [COMMIT], 4: [REMOVAL]}, ("Dead", 0, 0)),
+    ],
+    ids=["committed", "in a transaction", "pending", "aborted", "removed again"],
+)
+def test_a_removed_group_with_a_later_offset_is_another_one(
+    log: str, records: dict[int, list[Content]], described: tuple[str, int, int], tmp_path: Path
+) -> None:
+    """As a broker of 4.4.0 described groups that were deleted, or had expired, and got an offset."""
+    records = {0: [group_record("g", 0, generation=7)], 1: [REMOVAL, DELETION], **records}
+    forge(tmp_path, log, topic="__consumer_offsets", records=records)
+    (row,) = kforensics.groups(tmp_path, as_of=AS_OF).to_pylist()
+    assert (row["state"], row["partitions"], row["pending"]) == described
+    assert (row["type"], row["generation"]) == ("classic", 7 if row["state"] == "Dead" else None)
+    explained = "Dead" if row["state"] == "Dead" else "without members, Empty"
+    assert f"group g: classic, {explained}" in run("explain", "--group", "g", tmp_path).lines
+
+
+def test_an_offset_that_was_pending_before_its_group_was_removed_leaves_it_dead(tmp_path: Path) -> None:
+    """A broker of 4.4.0 described it as dead until the end of the transaction; nothing has removed the offset."""
+    records: dict[int, list[Content]] = {0: [group_record("g", 0)], 1: [COMMIT], 2: [DELETION]}
+    forge(tmp_path, f"plain @0-0; D 1 0 0-0 @1-1 T {at(1)}; plain @2-2", topic="__consumer_offsets", records=records)
+    (row,) = kforensics.groups(tmp_path, as_of=AS_OF).to_pylist()
+    assert (row["state"], row["pending"]) == ("Dead", 1)
+
+
+@pytest.mark.parametrize("kind", [3, 11, 17])
+def test_a_removed_group_of_another_kind_is_classic_after_a_commit(kind: int, tmp_path: Path) -> None:
+    key = kind.to_bytes(2, "big") + encode(CONSUMER_GROUP_METADATA_KEY, 0, {"groupId": "g"})
+    records: dict[int, list[Content]] = {0: [(key, None)], 1: [COMMIT]}
+    forge(tmp_path, "plain @0-0; plain @1-1", topic="__consumer_offsets", records=records)
+    (row,) = groups_of(tmp_path).values()
+    assert (row["type"], row["state"], row["generation"]) == ("classic", "Empty", None)
+
+
 def test_transactions_show_which_commits_took_effect(tmp_path: Path) -> None:
     """One committed, one aborted, one open."""
     turns = [

@@ -17,7 +17,7 @@ from kforensics.forensics.coordinators.consumer_groups.commits import (
     GroupPartition,
     OffsetReset,
 )
-from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupStates
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
 from kforensics.forensics.coordinators.coordinator_records import NONE, RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
 from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
@@ -302,10 +302,17 @@ class _Reading:
             issue_counts=self._issues.counts,
             resets=tuple(self._resets[:MOST]),
             reset_count=len(self._resets),
-            states=self._states.last,
+            states={group: last for group, last in self._states.last.items() if not self._is_another(group, last)},
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
         )
+
+    def _is_another(self, group: str, last: GroupState) -> bool:
+        """Return whether a group was removed and has a later offset, committed or pending."""
+        commits = [(key, known.commit) for key, known in self._keys.items()]
+        commits += [(key, commit) for (_, key), commit in self._pending.items()]
+        offsets = (commit.offset for (name, *_), commit in commits if name == group and commit is not None)
+        return last.removed_in is not None and max(offsets, default=-1) > last.record.offset
 
 
 def _groups(pending: Iterable[tuple[int, GroupPartition]]) -> dict[int, tuple[str, ...]]:

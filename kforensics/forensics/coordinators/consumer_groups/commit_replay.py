@@ -26,8 +26,8 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
     PendingCommits,
     resolve_pending,
 )
-from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupPartition, OffsetReset
-from kforensics.forensics.coordinators.consumer_groups.group_states import GroupStates
+from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupKeys, GroupPartition, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState, GroupStates
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
 from kforensics.forensics.coordinators.repeated_records import records_read_once
@@ -218,12 +218,33 @@ class _Replay:
             issue_counts=self._issues.counts,
             resets=tuple(self._resets),
             reset_count=self._reset_count,
-            states=self.groups.last,
+            states=self._states_of_groups(keys.take(in_force), table),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
             lagging_since=None if lag is None else lag.since,
             left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
+
+    def _states_of_groups(self, in_force: GroupKeys, table: CommitTable) -> dict[str, GroupState]:
+        """Return the last states of groups, without those that were removed and have offsets again.
+
+        Rule: ``OffsetMetadataManager.replay``. A commit for a group that is not there creates a classic one without
+        members, which has no record of its own; so does a commit of an open transaction.
+        """
+        states = self.groups.last
+        removed = {group: state.record.offset for group, state in states.items() if state.removed_in is not None}
+        pending = self._known.keys.take(self._pending.keys)
+        created = set[str]()
+        for keys, rows in ((in_force, table.rows), (pending, self._pending.table.rows)) if removed else ():
+            codes, names = keys.named("group")
+            newest = np.full(len(names), NONE, "i8")
+            np.maximum.at(newest, codes, rows["offset"])
+            created.update(
+                group
+                for group, offset in zip(names, newest.tolist(), strict=True)
+                if offset > removed.get(group, offset)
+            )
+        return {group: state for group, state in states.items() if group not in created}
 
     def _pending_groups(self, keys: Sequence[GroupPartition]) -> dict[int, tuple[str, ...]]:
         """Return the groups that wait for the marker of each producer id."""
