@@ -251,7 +251,8 @@ def _what(event: GroupEvent) -> str:
 def _reset(event: GroupEvent) -> str:
     topic, partition = event.partition or ("", -1)
     before = "an unknown offset" if event.first is None else str(event.first)
-    likely = "" if event.is_exact else "likely "
+    # It was removed for certain, by expiry or by a deletion.
+    likely = "" if event.is_exact or event.cause == ResetCause.OFFSET_REMOVED else "likely "
     cause = LOWERED.get(event.cause or "", (event.cause or "").replace("-", " "))
     why = f"; {printable(event.why)}" if event.why else ""
     return f"{printable(topic)}-{partition} from {before} to {event.last}: {likely}{cause}{why}"

@@ -65,18 +65,18 @@ CODES = by_name(
         ),
     ),
 )
-# What happened, by cause; the rest of the message is the same.
+# What happened, by cause, and whether that is only likely; the rest of the message is the same.
 HAPPENED = {
-    ResetCause.OFFSET_EXPIRED: "expired at {removed}",
-    ResetCause.OFFSET_DELETED: "was deleted at {removed}",
-    ResetCause.GROUP_DELETED: "was deleted with its group at {removed}",
+    ResetCause.OFFSET_EXPIRED: "{likely}expired at {removed}",
+    ResetCause.OFFSET_DELETED: "was {likely}deleted at {removed}",
+    ResetCause.GROUP_DELETED: "was {likely}deleted with its group at {removed}",
     ResetCause.OFFSET_REMOVED: "was removed at {removed}, by expiry or by a deletion",
     ResetCause.TOPIC_RECREATED: "became void, as the topic was deleted and created again",
     ResetCause.LOG_TRUNCATED: "became void, as the log of the partition was truncated",
-    ResetCause.TRANSACTION: "was lowered by a transaction",
-    ResetCause.ADMINISTRATOR: "was reset by an administrator",
-    ResetCause.SIMPLE_CONSUMER: "was lowered by a consumer that is no member",
-    ResetCause.MEMBER: "was lowered by a member of the group",
+    ResetCause.TRANSACTION: "was {likely}lowered by a transaction",
+    ResetCause.ADMINISTRATOR: "was {likely}reset by an administrator",
+    ResetCause.SIMPLE_CONSUMER: "was {likely}lowered by a consumer that is no member",
+    ResetCause.MEMBER: "was {likely}lowered by a member of the group",
 }
 REMEDIES = {
     ResetCause.OFFSET_EXPIRED: f"Set {OFFSETS_RETENTION} of the brokers above the longest pause of the group. {SKIP}",
@@ -109,7 +109,7 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
     reason = reset_reason(cluster, reset)
     is_back = before is not None and commit.committed < before.committed
     removed = format_time(removal.time) if removal is not None else ""
-    happened = HAPPENED[reason.cause].format(removed=removed)
+    happened = HAPPENED[reason.cause].format(removed=removed, likely="" if reason.is_certain else "likely ")
     offset = "offset" if before is None else f"offset {before.committed}"
     name = partition_name((topic, partition))
     return cluster.at_commit(

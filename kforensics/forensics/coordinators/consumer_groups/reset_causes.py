@@ -114,6 +114,10 @@ def _removed(cluster: Cluster, reset: OffsetReset, removal: Commit) -> ResetReas
     if not is_known and idle % MINUTE_MS < SOON_MS:
         why = f"idle for just over {format_duration(idle - idle % MINUTE_MS)}, which {OFFSETS_RETENTION} may be"
         return ResetReason(ResetCause.OFFSET_EXPIRED, why, is_certain=False, is_inferred=True)
+    if not is_known and with_group and reset.group is not None and reset.group.kind != CLASSIC:
+        # Its retention counts from the commit, but what its members read does not expire: it expires when they leave.
+        why = f"idle for {format_duration(idle)}, and {OFFSETS_RETENTION} may be shorter"
+        return ResetReason(ResetCause.OFFSET_REMOVED, why, is_certain=False)
     why = f"idle for {format_duration(idle)} only, {OFFSETS_RETENTION} is {setting['setting_value']}"
     return ResetReason(cause, f"{why} ({setting['setting_source']})", is_certain=is_known)
 

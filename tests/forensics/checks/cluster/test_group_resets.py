@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import kforensics
+from kforensics.parsers.messages.group import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, cluster_under, commit_record, found_in, group_record
 from tests.forensics.forge import Content, forge
+from tests.parsers.messages.encoder import encode
 
 FIRES = {
     "group-offset-reset": "test_the_causes_on_real_brokers",
@@ -131,6 +133,43 @@ def test_retention_counts_from_when_the_last_member_left(tmp_path: Path) -> None
     assert deleted is not None
     assert (expired["reset_by"], expired["severity"]) == ("offset-expired", "warning")
     assert (deleted["reset_by"], deleted["severity"]) == ("offset-deleted", "info")
+
+
+IDLE = 5 * MINUTE + 39_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "idle", "minutes", "cause"),
+    [
+        (3, IDLE, None, "offset-removed"),
+        (3, IDLE, 10_080, "group-deleted"),
+        (3, 223, None, "group-deleted"),
+        (2, IDLE, None, "group-deleted"),
+    ],
+    ids=["unknown retention", "known retention", "soon", "classic"],
+)
+def test_a_consumer_group_that_is_removed_with_its_offsets(
+    kind: int, idle: int, minutes: int | None, cause: str, tmp_path: Path
+) -> None:
+    """A group of KIP-848 expired so on a broker of 4.4.0 with a retention of one minute.
+
+    Its offsets did not expire while it had members, and did as soon as the last one left: not at a whole minute.
+    """
+    key = b"\x00\x03" + encode(CONSUMER_GROUP_METADATA_KEY, 0, {"groupId": "g"})
+    epoch = b"\x00\x00" + encode(CONSUMER_GROUP_METADATA_VALUE, 0, {"epoch": 3, "metadataHash": 0})
+    group, removed = ((key, epoch), (key, None)) if kind == 3 else (group_record("g", 0), group_record("g", None))
+    records = {0: [group], 1: [offset(5)], 2: [offset(None), removed], 4: [group], 5: [offset(2)]}
+    times = {"0-0": 0, "1-1": 0, "2-3": idle, "4-4": idle + DAY, "5-5": idle + DAY}
+    batches = "; ".join(f"plain @{offsets} ts {NOW + time}" for offsets, time in times.items())
+    forge(tmp_path, batches, topic="__consumer_offsets", records=records)
+    settings = {} if minutes is None else {"offsets.retention.minutes": minutes}
+    audit = kforensics.audit(tmp_path, as_of=NOW + 30 * DAY, settings=settings)
+    (row,) = (row for row in audit.findings.to_pylist() if row["code"] == "group-offset-reset")
+    assert json.loads(row["evidence"])["reset_by"] == cause
+    is_certain = minutes is not None or idle < MINUTE
+    assert row["exactness"] == ("exact" if is_certain else "approximate")
+    assert ("was likely deleted with its group" in row["message"]) == (kind == 2)
+    assert ("by expiry or by a deletion (idle for 5 min 39 s" in row["message"]) == (cause == "offset-removed")
 
 
 def test_an_expired_offset_without_a_lower_commit_is_information(tmp_path: Path) -> None:
