@@ -23,8 +23,8 @@ from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplic
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.replica_verdicts import replica_verdicts, with_replica_verdict
 from kforensics.forensics.audit.setting_evidence import setting_rows
+from kforensics.forensics.audit.shared_verdicts import shared_verdicts, with_shared_verdict
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.chunk_bytes import CHUNK_FORMAT
@@ -119,7 +119,7 @@ def audit_results(
 ) -> Results:
     """Yield the results of the partitions, in their order, then those of checks across partitions.
 
-    Replicas are compared first, because the verdict of each includes what the comparison found.
+    Replicas are compared, and topics evaluated, first: the verdict of each partition includes what that found.
 
     Partitions that belong to a cluster with coordinators have their final results at the end. Until then they yield
     rows that do not count as a partition. Neighbors are evaluated for what they show about the partitions; they have
@@ -137,17 +137,17 @@ def audit_results(
     partitions, rules = investigation.partitions, investigation.known_rules
     if request.records:
         refuse_without_records(partitions, "--records")
-    comparisons: list[PartitionResult] = []
+    across: list[PartitionResult] = []
     if request.copies:
         copies = copies_among(partitions, investigation.clusters, investigation.neighbors)
-        comparisons += copy_results(copies, rules, advance, processes=_processes(investigation, request))
-    verdicts = replica_verdicts(comparisons)
-    results = _partitions(investigation, request, advance, summaries)
-    yield from (with_replica_verdict(result, verdicts) for result in results)
-    yield from comparisons
+        across += copy_results(copies, rules, advance, processes=_processes(investigation, request))
     if request.records:
-        yield from evaluate_topics(partitions, investigation.clusters, rules, workers=None)
-        yield from evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
+        across += evaluate_topics(partitions, investigation.clusters, rules, workers=None)
+        across += evaluate_topic_duplicates(partitions, investigation.clusters, rules, workers=None)
+    verdicts = shared_verdicts(across)
+    results = _partitions(investigation, request, advance, summaries)
+    yield from (with_shared_verdict(result, verdicts) for result in results)
+    yield from across
     if request.checks == "all":
         yield PartitionResult(NO_PLACE, "", 0, {"settings": setting_rows(rules)}, is_counted=False)
 

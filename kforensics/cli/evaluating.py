@@ -126,7 +126,7 @@ def selected_results(
         rows = dict(selected.rows)
         if "incidents" in rows:
             rows["incidents"] = _selected_incidents(rows["incidents"], selection)
-        yield replace(selected, rows=rows, replica_worst=None)
+        yield replace(selected, rows=rows, shared_worst=None)
 
 
 def _since(results: Iterable[PartitionResult], investigation: Investigation, since: Since) -> Iterator[PartitionResult]:

@@ -35,7 +35,7 @@ def partition_summaries(results: Sequence[PartitionResult], screen: Screen) -> I
     """
     with closing(RankedText(screen, "no findings")) as text:
         for result in results:
-            if result.why is None and result.worst is None and result.replica_worst is None:
+            if result.why is None and result.worst is None and result.shared_worst is None:
                 text.add_quiet(_summary(result))
             else:
                 text.add_partition((_summary_rank(result),), _summary(result), result.place, result.folder)
@@ -61,8 +61,8 @@ def _summary(result: PartitionResult) -> Iterator[str]:
         yield Line(f"          {_transaction_summary(row)}", hang=INDENT)
     if result.findings:
         yield Line(f"          {_codes(result)}", hang=INDENT)
-    if result.replica_worst is not None:
-        yield f"          {result.replica_worst} in the comparison with other replicas: see kforensics audit"
+    if result.shared_worst is not None:
+        yield f"          {result.shared_worst} in the comparison with other replicas: see kforensics audit"
 
 
 def _codes(result: PartitionResult) -> str:

@@ -60,7 +60,7 @@ class PartitionResult:
             and for results of several partitions.
         cluster_input: what the partition contributes to its cluster, with its deferred findings; None if its cluster
             has no checks.
-        replica_worst: the worst severity of the findings of its comparison with other replicas, None without any.
+        shared_worst: the worst severity that checks across partitions found, None without any finding.
         saved_bytes: bytes of its segments that were not read, because an earlier audit had kept summaries of them.
     """
 
@@ -75,7 +75,7 @@ class PartitionResult:
     damage: tuple[tuple[Any, ...], ...] = ()
     is_counted: bool = True
     cluster_input: ClusterInput | None = None
-    replica_worst: Severity | None = None
+    shared_worst: Severity | None = None
     saved_bytes: int = 0
 
     def only(self, *tables: str) -> PartitionResult:
@@ -96,7 +96,7 @@ class PartitionResult:
     @property
     def worst(self) -> Severity | None:
         """The worst severity, None if there are no findings."""
-        worst = [severity for severity in (worst_severity(self.findings), self.replica_worst) if severity is not None]
+        worst = [severity for severity in (worst_severity(self.findings), self.shared_worst) if severity is not None]
         return max(worst, default=None)
 
 

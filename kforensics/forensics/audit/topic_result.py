@@ -244,9 +244,10 @@ def topic_key_results(
     by_place: dict[Place, list[Finding]] = defaultdict(list)
     for place, finding in result.placed:
         by_place[place].append(finding)
+    folders = {summary.place: summary.folder for summary in result.topic.summaries}
     for place, findings in by_place.items():
         rows = {"findings": finding_rows(place, findings)}
-        yield PartitionResult(place, "", 0, rows, ranked(findings), is_counted=False)
+        yield PartitionResult(place, folders[place], 0, rows, ranked(findings), is_counted=False)
 
 
 def evaluate_topics(

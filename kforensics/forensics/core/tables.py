@@ -82,7 +82,7 @@ indexed bool whether .txnindex has the entry
 indexed_last_stable_offset int64 last stable offset in its entry; null if there is no entry
 """)
 PARTITIONS = parse_columns("""
-verdict string worst severity found, in a comparison with other replicas too; clean, or unread if it could not be read
+verdict string worst severity found, across replicas and the topic too; clean, or unread if it could not be read
 segments int32 segments
 bytes int64 bytes of all batches
 batches int64 batches

@@ -94,20 +94,22 @@ def run_audit_job(  # noqa: PLR0913, PLR0917  # what a job consists of
     shares = replace(plan_tasks(plan.sizes, sharing), joins=joins)
     job = _Job(plan.frame, scope, sink, shares, sharing.split_size, around, finished, counter)
     outcomes: list[bytes] = []
+    frames: list[DataFrame] = []
     if clusters and clusters.has_copies(plan.members):
-        # The verdict of each replica includes what the comparison found, so this has to be known first.
-        with described(spark, "compare copies of partitions"):
-            outcomes.append(sink.merged(_collected(job.meetings("copies", clusters, tasks))))
-        job = replace(job, sink=sink.informed(outcomes[0]))
-    frames = [job.answers()]
+        frames.append(job.meetings("copies", clusters, tasks))
     if scope.records:
         frames.append(job.meetings("keys", clusters or Clusters(), tasks))
     if scope.records and have_topics(plan.members):
         frames.append(job.duplicates(clusters or Clusters(), max(tasks, plan.size // WORTH_A_TASK)))
+    if frames:
+        # The verdict of each partition includes what they find, so this has to be known first.
+        with described(spark, f"compare copies of partitions{' and evaluate topics' if scope.records else ''}"):
+            outcomes.append(sink.merged(_collected(_union(frames))))
+        job = replace(job, sink=sink.informed(outcomes[0]))
     # Accumulators of Python have no names in Spark's UI, and no values before a job ends.
     work = f"{format_count(len(plan.sizes), 'partition')} with {format_size(plan.size)} of logs"
     with described(spark, f"read and evaluate {work}"):
-        return sink.merged([*outcomes, *_collected(_union(frames))])
+        return sink.merged([*outcomes, *_collected(job.answers())])
 
 
 def _collected(answers: DataFrame) -> list[bytes]:

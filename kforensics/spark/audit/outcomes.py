@@ -11,11 +11,11 @@ from operator import attrgetter
 from kforensics.analyses.audit import STORED, sha256_of
 from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.replica_verdicts import (
-    ReplicaVerdict,
-    is_comparison,
-    replica_verdicts,
-    with_replica_verdict,
+from kforensics.forensics.audit.shared_verdicts import (
+    SharedVerdict,
+    merge_verdicts,
+    shared_verdicts,
+    with_shared_verdict,
 )
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.tables.schemas import Table, parse_columns
@@ -42,14 +42,14 @@ class Outcome:
     Attributes:
         report: the report.
         parts: the parts of the evidence store that they have written.
-        replicas: verdicts of replicas by their folder.
+        verdicts: verdicts of checks across partitions by the folders of these.
         places: log directory, topic and partition number of each partition with a result.
     """
 
     report: AuditReport
     incidents: IncidentSummary
     parts: list[StorePart] = field(default_factory=list)
-    replicas: dict[str, ReplicaVerdict] = field(default_factory=dict)
+    verdicts: dict[str, SharedVerdict] = field(default_factory=dict)
     places: Counter[tuple[str | None, str | None, int | None]] = field(default_factory=Counter)
 
     def with_other(self, other: Outcome) -> Outcome:
@@ -57,7 +57,7 @@ class Outcome:
         self.report.merge(other.report)
         self.incidents.merge(other.incidents)
         self.parts += other.parts
-        self.replicas |= other.replicas
+        merge_verdicts(self.verdicts, other.verdicts)
         self.places.update(other.places)
         return self
 
@@ -70,14 +70,14 @@ class ResultSink:
     as_of_ms: int
     checksums: bool
     clusters: Mapping[str | None, str]
-    replicas: Mapping[str, ReplicaVerdict] = field(default_factory=dict)
+    verdicts: Mapping[str, SharedVerdict] = field(default_factory=dict)
 
     def _outcome(self) -> Outcome:
         return Outcome(AuditReport(self.as_of_ms), IncidentSummary({}, self.as_of_ms))
 
-    def informed(self, compared: bytes) -> ResultSink:
-        """Return the sink that knows what the comparison of replicas found."""
-        return replace(self, replicas=deserialize(compared).replicas)
+    def informed(self, shared: bytes) -> ResultSink:
+        """Return the sink that knows what checks across partitions found."""
+        return replace(self, verdicts=deserialize(shared).verdicts)
 
     def evaluated(self, task: str, results: Iterable[PartitionResult]) -> bytes:
         """Write the results of a task, and return its outcome."""
@@ -85,8 +85,8 @@ class ResultSink:
         incidents = IncidentSummary(self.clusters, self.as_of_ms)
         parts = None if self.staging is None else TaskWriter(self.staging, task)
         for evaluated in results:
-            result = with_replica_verdict(evaluated, self.replicas)
-            outcome.replicas |= replica_verdicts([result] if is_comparison(result) else [])
+            result = with_shared_verdict(evaluated, self.verdicts)
+            merge_verdicts(outcome.verdicts, shared_verdicts([result]))
             outcome.report.add(result)
             incidents.add(result)
             if result.is_counted:

@@ -56,8 +56,8 @@ class Sink(Protocol):
     def listed(self, task: str, files: Iterable[FoundFile]) -> bytes:
         """Take the files that a task has listed."""
 
-    def informed(self, compared: bytes) -> Sink:
-        """Return the sink that adds what the comparison of replicas has found to the verdict of each."""
+    def informed(self, shared: bytes) -> Sink:
+        """Return the sink that adds what checks across partitions have found to the verdict of each."""
 
     def merged(self, outcomes: Iterable[bytes]) -> bytes:
         """Return several outcomes combined."""

@@ -1,8 +1,9 @@
-"""The verdict of a replica includes what its comparison with others found."""
+"""The verdict of a partition includes what checks across partitions found."""
 
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from os import utime
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,29 @@ from typing import Any
 import pytest
 
 from kforensics.analyses.audit import STORED
+from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.audit.shared_verdicts import shared_verdicts
+from kforensics.forensics.checks.keys.keys_in_two_partitions import CODES
+from kforensics.forensics.core.findings import Finding, Severity
+from kforensics.parsers.log.log_rows import Place
 from kforensics.render.evidence_store import StoredTables
 from tests.command import SAMPLES, run
 from tests.forensics.replicas.replicas import forged
 
 AS_OF = "2026-11-21T13:00"
+NO_PLACE = Place(None, None, None, None)
+BY_KEY = ("key-in-two-partitions", "tombstone-wrong-partition")
+
+
+def rows_in(store: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table in an evidence store."""
+    rows: list[dict[str, Any]] = dict(StoredTables(str(store), [*STORED]).items())[table].to_pylist()
+    return rows
 
 
 def partitions_in(store: Path) -> list[dict[str, Any]]:
     """Return the rows of the partitions in an evidence store."""
-    rows: list[dict[str, Any]] = dict(StoredTables(str(store), [*STORED]).items())["partitions"].to_pylist()
-    return rows
+    return rows_in(store, "partitions")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -81,3 +94,37 @@ def test_replicas_that_only_lag_are_clean(tmp_path: Path) -> None:
     ended = run("audit", "--as-of", "2023-11-14T22:14", tmp_path)
     assert ended.lines[0].startswith("INFO, 1 incident: 2 partitions, ")
     assert ended.lines[1] == "partitions by worst finding: 2 clean"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_findings_on_keys_are_counted_in_their_partition(tmp_path: Path, processes: int) -> None:
+    """As the rows of the findings name it; most of these partitions have no finding of their own."""
+    store = tmp_path / "store"
+    options = ("--records", "--as-of", "2026-11-23T00:00", "--processes", processes, "--output", store)
+    ended = run("audit", *options, SAMPLES / "partition-growth")
+    found: dict[tuple[str, int], list[Severity]] = defaultdict(list)
+    for row in rows_in(store, "findings"):
+        found[row["topic"], row["partition"]].append(Severity[row["severity"].upper()])
+    verdicts = {(row["topic"], row["partition"]): (row["verdict"], row["findings"]) for row in partitions_in(store)}
+    assert verdicts == {
+        place: (str(max(found[place])), len(found[place])) if place in found else ("clean", 0) for place in verdicts
+    }
+    of_keys = {(row["topic"], row["partition"]) for row in rows_in(store, "findings") if row["code"] in BY_KEY}
+    assert len(of_keys) > 1
+    clean = sum(verdict == "clean" for verdict, _ in verdicts.values())
+    assert f"{clean} partitions: nothing found" in ended.lines
+    assert ended.lines[1].endswith(f", {clean} clean")
+
+
+def test_findings_of_several_results_are_counted_together() -> None:
+    code = CODES["key-in-two-partitions"]
+    results = [
+        PartitionResult(NO_PLACE, folder, 0, findings=(Finding(code, "m", severity),), is_counted=is_counted)
+        for folder, severity, is_counted in (
+            ("t-0", Severity.WARNING, False),
+            ("t-0", Severity.INFO, False),
+            ("t-1", Severity.ERROR, True),
+            ("", Severity.ERROR, False),
+        )
+    ]
+    assert shared_verdicts(results) == {"t-0": (Severity.WARNING, 2)}
