@@ -22,12 +22,13 @@ from kforensics.forensics.checks.cluster.hanging import absorbing
 from kforensics.forensics.checks.cluster.unfinished import excessive
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.cluster_rows import distributed_transaction_rows
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State, TopicPartition
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import (
     TRANSACTION_MARKER,
     PartitionMarkers,
     TransactionMarkerArray,
 )
+from kforensics.forensics.coordinators.rejected_markers import last_prepared, with_higher_epoch
 from kforensics.forensics.coordinators.transactions.history import (
     COORDINATOR_TRANSACTION,
     UNKNOWN_SET,
@@ -183,6 +184,8 @@ class _PartOfCluster:
         for outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED):
             has_both &= np.bincount(numbers[markers["outcome"][unknown] == outcome], minlength=count) > 0
         reported[unknown[has_both[numbers]]] = True
+        _, higher = with_higher_epoch(self._cluster)
+        reported[higher] = True
         return reported
 
     def _consulted_markers(self) -> BoolArray:
@@ -211,6 +214,8 @@ class _PartOfCluster:
             is_untimely = np.logical_or(*outside_window(self._cluster, decided, sent))
             reported[rows[is_untimely | ((last != NONE) & (epochs > last))]] = True
             reported[absorbing(self._cluster, rows)] = True
+        rows, _ = with_higher_epoch(self._cluster)
+        reported[rows] = True
         return reported
 
     def _certain(self) -> Iterator[tuple[IntArray, CoordinatorTransactionArray, TransactionMarkerArray]]:
@@ -251,11 +256,7 @@ class _PartOfCluster:
         asked[excessive(self._cluster)] = True
         asked[totals.unknown_outcomes["transaction"]] = asked[totals.offsets_only["transaction"]] = True
         asked |= transactions["is_superseded"]
-        status = self._cluster.coordinators.ids["status"]
-        is_prepared = np.isin(status, (State.PREPARE_COMMIT, State.PREPARE_ABORT))
-        last = np.full(len(status), NONE, "i8")
-        last[transactions["id"]] = np.arange(len(transactions))  # the last assignment wins
-        asked[last[is_prepared & (last != NONE)]] = True
+        asked[last_prepared(self._cluster.coordinators)] = True
         is_unlisted = (transactions["partitions"] == UNKNOWN_SET) & (transactions["marker_epoch"] != NONE)
         replicas = (log.markers for log in self._logs if log.markers)
         opened = [replica.open_transactions["producer_id"] for replica in replicas]

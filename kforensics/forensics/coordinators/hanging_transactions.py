@@ -41,6 +41,7 @@ __all__ = [
     "Hanging",
     "ends_before",
     "hanging_transactions",
+    "have_all",
     "longest_timeouts",
     "may_lack_markers",
     "surely_idle_times",
@@ -144,10 +145,20 @@ def _logs_reach(cluster: Cluster, markers: PartitionMarkers) -> IntArray:
 
     A broker that was stopped first knows nothing of what another leader of its coordinator did since.
     """
-    stopped = np.array([one.is_stopped and markers.copied_at == NEVER for one in cluster.coordinators.histories], bool)
-    has_all = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
-    until: IntArray = np.where(has_all, NEVER, shown_until(cluster, markers))
+    until: IntArray = np.where(have_all(cluster, markers), NEVER, shown_until(cluster, markers))
     return until
+
+
+def have_all(cluster: Cluster, markers: PartitionMarkers) -> BoolArray:
+    """Return which coordinators' logs have all that was there when a replica was stopped, none if it was running.
+
+    Args:
+        cluster: the cluster.
+        markers: the replica.
+    """
+    stopped = np.array([one.is_stopped and markers.copied_at == NEVER for one in cluster.coordinators.histories], bool)
+    has_all: BoolArray = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
+    return has_all
 
 
 def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:

@@ -30,6 +30,7 @@ from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.leaderless import forge_skipped
 from tests.forensics.coordinators.random_clusters import story
+from tests.forensics.coordinators.rejected import forge_rejected
 from tests.forensics.forge import forge
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
@@ -139,6 +140,17 @@ def test_partitions_whose_best_replica_is_not_the_first_one(tmp_path: Path) -> N
     (inputs,) = inputs_of(tmp_path, rules).values()
     expected = contents_of(resolve_deferred(inputs, rules))
     assert [row for row in expected if "'t', 0, 'atomicity-split-outcome'" in row]
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
+def test_partitions_that_reject_a_marker(tmp_path: Path) -> None:
+    """Their markers with a higher epoch are of transactions that the coordinator no longer knows."""
+    forge_rejected(tmp_path)
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert [row for row in expected if "txnlog-prepare-stuck" in row and '"rejected_by": ["t-0", "u-0"]' in row]
     for parts in (1, 5):
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 

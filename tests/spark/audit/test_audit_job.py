@@ -18,6 +18,7 @@ from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import rows_of
 from tests.forensics.coordinators.leaderless import forge_skipped
+from tests.forensics.coordinators.rejected import forge_rejected
 from tests.forensics.sample_partitions import PARTITIONS, all_batches
 from tests.reference.fold import fold
 from tests.spark.audits import (
@@ -131,6 +132,14 @@ def test_markers_that_were_skipped_for_want_of_a_leader(
     found = audit_here(spark, _request(tmp_path / "spark", logs, joins=3))
     _assert_same(found, audit_in_process([str(logs)], tmp_path / "process"), request, 20)
     assert sum(count for row, count in found["findings"].items() if "'code': 'atomicity-marker-missing'" in row) == 9
+
+
+def test_partitions_that_reject_a_marker(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The first marker with a higher epoch is in the same part of the join as the transaction."""
+    forge_rejected(logs := tmp_path / "logs" / "broker-1")
+    found = audit_here(spark, _request(tmp_path / "spark", logs, joins=3))
+    _assert_same(found, audit_in_process([str(logs)], tmp_path / "process"), request, 20)
+    assert any("INVALID_PRODUCER_EPOCH" in row for row in found["findings"])
 
 
 @pytest.mark.exhaustive

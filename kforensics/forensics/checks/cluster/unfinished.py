@@ -9,7 +9,7 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import transactions
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, marker_row
 from kforensics.forensics.coordinators.coordinator_records import State
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
@@ -21,6 +21,7 @@ from kforensics.forensics.coordinators.deadlines import (
     seen_until,
     transaction_deadlines,
 )
+from kforensics.forensics.coordinators.rejected_markers import Rejections, rejected_markers
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.broker_settings import ABORT_SCAN
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE, filled_in
@@ -47,7 +48,10 @@ CODES = by_name(
             "coordinator retries forever, unless a partition rejects the marker; then it gives up silently "
             "(KAFKA-9777, KAFKA-16352)."
         ),
-        benign="Some partition has no leader, or the coordinator is down. Logs do not show either.",
+        benign=(
+            "Some partition has no leader, or the coordinator is down. Logs do not show either. If a partition has a "
+            "higher epoch of the producer, it rejects the marker, and no leadership helps."
+        ),
     ),
     Code(
         "txnlog-ongoing-overdue",
@@ -70,6 +74,12 @@ MISPLACED = (
     "a coordinator that was restarted since does not know it, and nothing that names the id ends it. Then confirm and "
     "end it in each of its partitions:"
 )
+REJECTED = (
+    "Do not move the leadership: a new coordinator sends the same marker, which is rejected again. Nothing ends the "
+    "transaction, and its id cannot begin another one, so give the application another transactional id. "
+    "`__transaction_state` was probably restored from a backup, or truncated: compare its other ids with what their "
+    "partitions have."
+)
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {"txn-duration-excessive": transactions.CODES["txn-duration-excessive"]}
 # Partitions to name in a message.
@@ -79,7 +89,10 @@ NAMED = 5
 def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     """Yield transactions that are not over in time."""
     ids = cluster.coordinators.ids
-    stuck = np.flatnonzero(is_stuck(cluster))
+    rejections = rejected_markers(cluster)
+    rejected = np.unique(rejections.ids)
+    yield from first_n_placed(ids[rejected], partial(_rejected, cluster, rejections), id=rejected)
+    stuck = np.setdiff1d(np.flatnonzero(is_stuck(cluster)), rejected)
     copied = copied_at(cluster)[ids["coordinator"]]
     is_current = ~cluster.coordinators.may_be_outdated
     was_seen = (is_current & (copied - cluster.rules.max_txn_timeout_ms > ids["last_time"]))[stuck]
@@ -103,15 +116,52 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
     yield from _excessive(cluster)
 
 
+def _rejected(cluster: Cluster, rejections: Rejections, row: Row) -> PlacedFinding:
+    """Return the finding that partitions reject the marker of an id's last transaction, however often it is sent."""
+    markers = cluster.marker_join.markers[rejections.markers[rejections.ids == row["id"]]]
+    first = marker_row(markers[markers["marker_timestamp"].argmin()])
+    names = [cluster.name(partition) for partition in markers["partition"].tolist()]
+    return cluster.at_coordinator(
+        row,
+        CODES["txnlog-prepare-stuck"],
+        f"{_prepared(cluster, row)} Its marker is rejected for ever (INVALID_PRODUCER_EPOCH) by {_listed(names)}: the "
+        f"producer has epoch {first['marker_epoch']} in {cluster.name(first['partition'])} since the marker at offset "
+        f"{first['marker_offset']}, of {format_time(first['marker_timestamp'])}.",
+        producer=(row["producer_id"], row["producer_epoch"]),
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "since_ms": row["last_time"],
+            "lasts_ms": cluster.rules.as_of_ms - row["last_time"],
+            **cluster.rules.evaluated_at(cluster.rules.as_of_ms),
+            "rejected_by": names[:NAMED],
+            "partitions_that_reject": len(names),
+            "higher_epoch": first["marker_epoch"],
+            "higher_epoch_ms": first["marker_timestamp"],
+        },
+        benign=(
+            "coordinator's log copied before the marker with the higher epoch: no",
+            "its end in records that are damaged, lost, or in a segment that the cleaner merged meanwhile: no",
+        ),
+        remedy=REJECTED,
+    )
+
+
+def _prepared(cluster: Cluster, row: Row) -> str:
+    """Return since when the last transaction of an id is decided, as a sentence."""
+    lasts = format_duration(cluster.rules.as_of_ms - row["last_time"])
+    return (
+        f"Transactional id {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['producer_epoch']}) has "
+        f"been in state {State(row['status'])} for {lasts}, since {format_time(row['last_time'])}."
+    )
+
+
 def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
     lasts = cluster.rules.as_of_ms - row["last_time"]
     lacking = _without_marker(cluster, row)
     return cluster.at_coordinator(
         row,
         CODES["txnlog-prepare-stuck"],
-        f"Transactional id {cluster.id_name(row)!r} (producer {row['producer_id']}, epoch {row['producer_epoch']}) has "
-        f"been in state {State(row['status'])} for {format_duration(lasts)}, since {format_time(row['last_time'])}. "
-        f"{_named(lacking)}",
+        f"{_prepared(cluster, row)} {_named(lacking)}",
         producer=(row["producer_id"], row["producer_epoch"]),
         severity=None if row["was_seen"] else Severity.WARNING,
         evidence={
@@ -144,10 +194,12 @@ def _without_marker(cluster: Cluster, row: Row) -> list[str]:
 
 
 def _named(lacking: list[str]) -> str:
-    if not lacking:
-        return "No available partition lacks its marker."
-    more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
-    return f"Without a marker: {', '.join(lacking[:NAMED])}{more}."
+    return f"Without a marker: {_listed(lacking)}." if lacking else "No available partition lacks its marker."
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:

@@ -56,6 +56,51 @@ def test_an_end_that_is_on_its_way(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + 100 + MAX)) == {"atomicity-unverifiable": "info"}
 
 
+RESTORED = "a Empty 1 0 tv 2 t 0; a Ongoing 1 0 tv 2 {t-0,t-1} t 10; a PrepareAbort 1 1 tv 2 {t-0,t-1} t 20"
+# The coordinator's log continues after the marker with the higher epoch.
+LATER = "; b Empty 2 0 t 50000"
+
+
+def restored(folder: Path, later: str = "", *, epoch: int = 3, clean_shutdown: bool = False) -> dict[str, str]:
+    """Return the findings where a coordinator's log is older than a partition, as a backup of it is."""
+    forge_coordinator(folder, RESTORED + later, clean_shutdown=clean_shutdown)
+    old, new = f"D 1 0 0-0 @0-0 T {at(11)}; M 1 1 A 0 @1 {at(21)}", f"D 1 {epoch - 1} 0-0 @2-2 T {at(39_999)}"
+    new += f"; M 1 {epoch} C 0 @3 {at(40_000)}"
+    forge(folder, f"{old}; {new}", clean_shutdown=clean_shutdown)
+    forge(folder, old, partition=1, clean_shutdown=clean_shutdown)
+    keep_times(folder, NOW + 50_000, NOW + 50_000)
+    return codes_in(cluster_under(folder, as_of_ms=NOW + 60_000, is_assumed=True))
+
+
+@pytest.mark.parametrize(("later", "clean_shutdown"), [(LATER, False), ("", True), (LATER, True)])
+def test_a_marker_that_its_partition_rejects(later: str, clean_shutdown: bool, tmp_path: Path) -> None:
+    """Seen on 4.3.1, whose ``__transaction_state`` was restored from a backup: it waits for the marker for ever."""
+    codes = restored(tmp_path, later, clean_shutdown=clean_shutdown)
+    assert codes["txnlog-prepare-stuck"] == "critical"
+    placed = found_in(cluster_under(tmp_path, as_of_ms=NOW + 60_000, is_assumed=True))
+    (finding,) = (result for _, result in placed if result.code.name == "txnlog-prepare-stuck")
+    assert finding.evidence["rejected_by"] == ["t-0"]
+    assert "INVALID_PRODUCER_EPOCH" in finding.message
+    assert (finding.remedy or "").startswith("Do not move the leadership")
+
+
+@pytest.mark.parametrize(("later", "epoch"), [("", 3), ("; b Empty 2 0 t 44999", 3), (LATER, 1)])
+def test_a_partition_that_was_copied_after_the_coordinator(later: str, epoch: int, tmp_path: Path) -> None:
+    """With transaction version 2 it has the marker of the next transaction if that is a second later."""
+    assert "txnlog-prepare-stuck" not in restored(tmp_path, later, epoch=epoch)
+
+
+def test_the_end_before_a_higher_epoch_may_be_in_records_that_a_copy_lacks(tmp_path: Path) -> None:
+    """The cleaner merged segments while they were copied; see ``LackingSpan``."""
+    before = "c Empty 3 0 t 0; c Empty 3 1 t 1"
+    log = {0: f"{before}; {RESTORED}", 20: LATER[2:]}
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__transaction_state 0 20\n")
+    forge_coordinator(tmp_path, log, clean_shutdown=False)
+    forge(tmp_path, f"D 1 2 0-0 @2-2 T {at(39_999)}; M 1 3 C 0 @3 {at(40_000)}", clean_shutdown=False)
+    keep_times(tmp_path, NOW + 50_000, NOW + 50_000)
+    assert "txnlog-prepare-stuck" not in codes_in(cluster_under(tmp_path, as_of_ms=NOW + 60_000, is_assumed=True))
+
+
 def overdue(folder: Path, after: int, timeout: int = 60_000, *, kept: bool = False) -> dict[str, str]:
     forge_coordinator(folder, f"a Empty 1 0 t 0; a Ongoing 1 0 timeout {timeout} {{t-0}} t 100")
     forge(folder, f"D 1 0 0-0 @0-0 T {at(101)}")
