@@ -29,6 +29,7 @@ from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setti
 from kforensics.forensics.core.rules import Rules
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.leaderless import forge_skipped
+from tests.forensics.coordinators.living import forge_living
 from tests.forensics.coordinators.random_clusters import story
 from tests.forensics.coordinators.rejected import forge_rejected
 from tests.forensics.forge import forge
@@ -151,6 +152,17 @@ def test_partitions_that_reject_a_marker(tmp_path: Path) -> None:
     (inputs,) = inputs_of(tmp_path, rules).values()
     expected = contents_of(resolve_deferred(inputs, rules))
     assert [row for row in expected if "txnlog-prepare-stuck" in row and '"rejected_by": ["t-0", "u-0"]' in row]
+    for parts in (1, 5):
+        assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
+def test_operators_aborts_of_living_transactions(tmp_path: Path) -> None:
+    """Whether the data is of the transaction before depends on when that was decided."""
+    forge_living(tmp_path, {producer: 15_000 if producer % 3 else 20 for producer in range(1, 13)})
+    rules = Rules(SOON)
+    (inputs,) = inputs_of(tmp_path, rules).values()
+    expected = contents_of(resolve_deferred(inputs, rules))
+    assert sum("'atomicity-split-outcome', 'critical'" in row for row in expected) == 4
     for parts in (1, 5):
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
 

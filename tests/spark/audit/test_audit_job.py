@@ -18,6 +18,7 @@ from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import rows_of
 from tests.forensics.coordinators.leaderless import forge_skipped
+from tests.forensics.coordinators.living import forge_living
 from tests.forensics.coordinators.rejected import forge_rejected
 from tests.forensics.sample_partitions import PARTITIONS, all_batches
 from tests.reference.fold import fold
@@ -140,6 +141,16 @@ def test_partitions_that_reject_a_marker(spark: SparkSession, tmp_path: Path, re
     found = audit_here(spark, _request(tmp_path / "spark", logs, joins=3))
     _assert_same(found, audit_in_process([str(logs)], tmp_path / "process"), request, 20)
     assert any("INVALID_PRODUCER_EPOCH" in row for row in found["findings"])
+
+
+def test_operators_aborts_of_living_transactions(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The transaction before is in the same part of the join."""
+    forge_living(logs := tmp_path / "logs" / "broker-1", {one: 15_000 if one % 3 else 20 for one in range(1, 13)})
+    found = audit_here(spark, _request(tmp_path / "spark", logs, joins=3))
+    _assert_same(found, audit_in_process([str(logs)], tmp_path / "process"), request, 20)
+    assert sum(count for row, count in found["findings"].items() if "'code': 'atomicity-split-outcome'" in row) == 4
 
 
 @pytest.mark.exhaustive

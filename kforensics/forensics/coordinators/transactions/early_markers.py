@@ -10,8 +10,9 @@ from itertools import chain
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import NONE
-from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
+from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
+from kforensics.forensics.coordinators.transactions.history import Coordinators, CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import (
     MarkerStatus,
@@ -20,7 +21,7 @@ from kforensics.forensics.coordinators.transactions.transaction_partitions impor
     group_numbers,
 )
 from kforensics.forensics.coordinators.transactions.transitions import TV2
-from kforensics.forensics.core.packed_rows import StructRows
+from kforensics.forensics.core.packed_rows import StructRows, column_at
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -32,7 +33,7 @@ NOT_SENT = (MarkerRole.BY_OPERATOR, MarkerRole.UNMATCHED, MarkerRole.UNDECIDED, 
 
 
 def note_early_markers(
-    transactions: StructRows,
+    coordinators: Coordinators,
     listed: TransactionPartitionArray,
     markers: StructRows,
     roles: IntArray,
@@ -41,23 +42,27 @@ def note_early_markers(
     """Set the status SPLIT, and the marker that counts, where an early marker has the other outcome.
 
     Args:
-        transactions: the coordinators' transactions.
+        coordinators: the transactions.
         listed: their partitions with their markers; changed in place.
         markers: the markers of all partitions.
         roles: the ``MarkerRole`` of each marker.
         skew_ms: maximum difference between clocks.
     """
+    transactions = coordinators.transactions
     is_candidate = np.isin(roles, NOT_SENT) & (markers["first_offset"] != NONE)
     if not is_candidate.any():
         return
     early, rows = _followed_by_sent(listed, markers, roles, is_candidate)
-    decided = take_rows(transactions, listed["transaction"][rows])
+    own = listed["transaction"][rows]
+    decided = take_rows(transactions, own)
     differs = markers["outcome"][early] != decided_outcomes(decided["status"])
     if not differs.any():
         return
     # Up to version 1, a marker that is taken for another one of its epoch must not look like an early one.
     differs &= (decided["transaction_version"] >= TV2) | _is_surplus(transactions, listed, markers)[early]
-    is_early = differs & _is_of_transaction(decided, markers, early, listed["marker_status"][rows], skew_ms)
+    is_empty = listed["marker_status"][rows] == MarkerStatus.EMPTY
+    earlier_end = np.where(is_empty, NO_TIME, _earlier_end(coordinators, own))
+    is_early = differs & _is_of_transaction(decided, take_rows(markers, early), earlier_end, skew_ms)
     # The first one counts; the last assignment wins.
     early, rows = early[is_early][::-1], rows[is_early][::-1]
     listed["marker"][rows], listed["marker_status"][rows], listed["is_exact"][rows] = early, MarkerStatus.SPLIT, True
@@ -99,22 +104,46 @@ def _is_surplus(transactions: StructRows, listed: TransactionPartitionArray, mar
     return surplus[of_markers]
 
 
+def _earlier_end(coordinators: Coordinators, numbers: IntArray) -> IntArray:
+    """Return when the transaction of the same producer before each one was decided.
+
+    NO_TIME if it was the first one, NEVER if that is not known.
+
+    Args:
+        coordinators: the transactions.
+        numbers: indexes of transactions.
+    """
+    transactions = coordinators.transactions
+    among = np.flatnonzero(np.isin(transactions["producer_id"], column_at(transactions, "producer_id", numbers)))
+    producers, ids, ends = (column_at(transactions, name, among) for name in ("producer_id", "id", "decided"))
+    order = np.lexsort((among, producers))
+    is_first = np.append(True, producers[order[1:]] != producers[order[:-1]])[: len(order)]
+    earlier = np.where(coordinators.ids["history_complete"][ids], NO_TIME, NEVER)
+    known = np.where(ends == NO_TIME, NEVER, ends)
+    earlier[order[~is_first]] = known[order[:-1][~is_first[1:]]]
+    end_before: IntArray = earlier[np.searchsorted(among, numbers)]
+    return end_before
+
+
 def _is_of_transaction(
-    decided: CoordinatorTransactionArray,
-    markers: StructRows,
-    early: IntArray,
-    statuses: IntArray,
-    skew_ms: int,
+    decided: CoordinatorTransactionArray, ended: TransactionMarkerArray, earlier_end: IntArray, skew_ms: int
 ) -> BoolArray:
     """Return which early markers ended data of the transaction, and not a late write from before its start.
 
     With transaction version 2 the epoch shows it. Before, the data must have been written after the start: by the time
     of the first marker after it, and by its own time, which the client took just before the partition was enrolled. If
-    the transaction had more data, so that a late write is as likely, the latter must not be earlier at all.
+    a late write is as likely, the data must not be older at all: if the transaction had more data, and the one before
+    was decided only just before.
+
+    Args:
+        decided: the transactions.
+        ended: the early markers.
+        earlier_end: when the transaction before was decided, NO_TIME if it does not matter.
+        skew_ms: maximum difference between clocks.
     """
-    ended, start = take_rows(markers, early), decided["start"]
+    start = decided["start"]
     same_epoch = (ended["lowest_epoch"] == decided["data_epoch"]) & (ended["data_epoch"] == decided["data_epoch"])
-    tolerance = np.where(statuses == MarkerStatus.EMPTY, skew_ms, 0)
+    tolerance = np.where(ended["first_timestamp"] - skew_ms > earlier_end, skew_ms, 0)
     in_time = (ended["first_timestamp"] >= start - tolerance) & (ended["written_by"] >= start)
     is_known = (start != NO_TIME) & (ended["first_timestamp"] != NO_TIME)
     of_transaction: BoolArray = same_epoch & ((decided["transaction_version"] >= TV2) | (is_known & in_time))

@@ -96,7 +96,7 @@ def join_markers(coordinators: Coordinators, supplied: Iterable[PartitionMarkers
     join.by_order()
     join.set_statuses(by_partition)
     roles = marker_roles(coordinators, markers, join.roles, rules)
-    note_early_markers(coordinators.transactions, listed, markers, roles, rules.clock_skew_ms)
+    note_early_markers(coordinators, listed, markers, roles, rules.clock_skew_ms)
     totals = JoinTotals.of(coordinators, listed, markers, differences)
     return MarkerJoin(tuple(numbers), by_partition, markers, listed, roles, totals)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from os import utime
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.forensics.coordinators.clusters import (
 )
 from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, transactions_of
 from tests.forensics.coordinators.leaderless import topic_id_of
+from tests.forensics.coordinators.living import forge_living
 from tests.forensics.forge import drop, file_of, forge, keep_times
 from tests.forensics.partition_states import SAMPLES
 
@@ -574,14 +576,38 @@ SECOND = "; a Ongoing 1 0 {p-0} t 20000; a PrepareCommit 1 0 {p-0} t 30000; a Co
 def test_a_late_write_that_an_operator_aborted_is_not_half_of_the_next_transaction(
     written: int, aborted: int, is_split: bool, more: bool, tmp_path: Path
 ) -> None:
-    """Just before the start only data can be of a transaction that has no other data in the partition."""
+    """Just before the start, data is of the transaction if the one before was over long ago."""
     forge_coordinator(tmp_path, FIRST + SECOND)
     early = f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(25)}; D 1 0 1-1 @2-2 T {at(written)}; M 1 0 A 0 @3 {at(aborted)}"
     rest = f"; D 1 0 2-2 @4-4 T {at(26_000)}; M 1 0 C 0 @5 {at(30_005)}" if more else f"; M 1 0 C 0 @4 {at(30_005)}"
     forge(tmp_path, early + rest, topic="p")
     codes = codes_in(cluster_under(tmp_path))
-    assert ("atomicity-split-outcome" in codes) is (is_split and not (more and written < 20_000))
+    assert ("atomicity-split-outcome" in codes) is is_split
     assert codes["marker-admin-abort"] == "info"
+
+
+@pytest.mark.parametrize(
+    ("end", "has_more", "is_split"), [(14_998, True, True), (14_999, True, False), (14_999, False, True)]
+)
+def test_data_from_just_before_the_start_that_an_operator_aborted(
+    end: int, has_more: bool, is_split: bool, tmp_path: Path
+) -> None:
+    """Seen on 3.4.1, whose client created a record 8 ms before the coordinator had begun the transaction.
+
+    It may be a late write of the transaction before if that was decided just before, unless there is no other data.
+    """
+    forge_living(tmp_path, {1: end}, has_more=has_more)
+    codes = codes_in(cluster_under(tmp_path))
+    assert codes.get("atomicity-split-outcome") == ("critical" if is_split else None)
+    assert codes["marker-admin-abort"] == "info"
+
+
+def test_the_transaction_before_may_be_in_records_that_the_cleaner_took(tmp_path: Path) -> None:
+    forge_living(tmp_path, {1: 20})
+    assert "atomicity-split-outcome" in codes_in(cluster_under(tmp_path))
+    shutil.rmtree(tmp_path / "__transaction_state-0")
+    forge_coordinator(tmp_path, {5: f"{SECOND[2:]}; z Empty 99 0 t 50000"}, first_dirty=5)
+    assert "atomicity-split-outcome" not in codes_in(cluster_under(tmp_path))
 
 
 @pytest.mark.parametrize(
