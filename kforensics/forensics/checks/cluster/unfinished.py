@@ -77,7 +77,7 @@ MISPLACED = (
 REJECTED = (
     "Do not move the leadership: a new coordinator sends the same marker, which is rejected again. Nothing ends the "
     "transaction, and its id cannot begin another one, so give the application another transactional id. "
-    "`__transaction_state` was probably restored from a backup, or truncated: compare its other ids with what their "
+    "__transaction_state was probably restored from a backup, or truncated: compare its other ids with what their "
     "partitions have."
 )
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
