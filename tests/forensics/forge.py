@@ -47,6 +47,7 @@ from kforensics.parsers.format.rows import (
     TRANSACTIONAL_BIT,
     Header,
 )
+from tests.forensics.batch_notation import NOW
 from tests.forensics.forged_state import (
     Aborted,
     Event,
@@ -84,6 +85,8 @@ __all__ = [
 HEADER, SNAPSHOT_HEADER = fixed_layout(BATCH_HEADER), fixed_layout(PRODUCER_SNAPSHOT_HEADER)
 SEQUENCES = 1 << 31
 CLUSTER_ID = "a2ZvcmVuc2ljcy1mb3JnZQ"
+# How long before ``NOW`` a forged log was created, by the time of its ``partition.metadata``.
+CREATED_BEFORE_MS = 3_600_000
 CHECKPOINTS = ("recovery-point", "replication", "log-start", "cleaner")
 
 Content = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Sequence[Header]]
@@ -134,6 +137,8 @@ def forge(
 ) -> Path:
     """Write a partition and the files of its log directory; return the partition's folder.
 
+    ``partition.metadata`` has the time of its creation, all other files that of the test.
+
     Args:
         folder: the log directory, created if it does not exist.
         segments: batches by the base offset of their segment; a plain text is a single segment.
@@ -182,6 +187,8 @@ def forge(
     files["meta.properties"] = _meta_properties(node_id)
     files[".kafka_cleanshutdown"] = b'{"version":0,"brokerEpoch":11}' if clean_shutdown else None
     _write(folder, files | dict(replaced or {}))
+    if (metadata := folder / name / "partition.metadata").exists():
+        utime(metadata, ns=((NOW - CREATED_BEFORE_MS) * 1_000_000,) * 2)
     return folder / name
 
 
@@ -231,7 +238,8 @@ def swap(log: Path, base_offset: int, other: int) -> None:
 def keep_times(log_dir: Path, written_ms: int, until_ms: int) -> None:
     """Give the files the times of a broker that wrote its logs last, and its checkpoints until another time."""
     for file in log_dir.rglob("*.*"):
-        utime(file, ns=(written_ms * 1_000_000,) * 2)
+        if file.name != "partition.metadata":
+            utime(file, ns=(written_ms * 1_000_000,) * 2)
     for file in log_dir.glob("*-checkpoint"):
         utime(file, ns=(until_ms * 1_000_000,) * 2)
 

@@ -16,7 +16,7 @@ from kforensics.forensics.coordinators.cluster_rows import distributed_transacti
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_rows import committed_rows, with_outcomes
-from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
+from kforensics.forensics.coordinators.coordinator_records import NEVER, TRANSACTION_STATE, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.record_rows import offset_commit_rows, state_record_rows
 from kforensics.forensics.coordinators.transactions.history import History
@@ -88,6 +88,16 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 
 
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+    """Return the most complete replica of each partition; the oldest one shows since when its log existed."""
+    every = list(replicas)
+    existed: dict[tuple[TopicPartition, str | None], int] = {}
+    for markers in every:
+        log = markers.name, markers.topic_id
+        existed[log] = min(markers.existed_by, existed.get(log, NEVER))
+    return [replace(one, existed_by=existed[one.name, one.topic_id]) for one in most_complete(every)]
+
+
+def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
     """Return the most complete replica of each partition.
 
     It is the one with the highest log end offset, then by offset gaps, whether it is in sync, coverage, and log start.

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.audit.cluster_result import best_histories, best_replicas
+from kforensics.forensics.audit.cluster_result import best_histories, best_replicas, most_complete
 from kforensics.forensics.audit.part_rows import PartRows
 from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf
 from kforensics.forensics.checks.cluster.decided_markers import of_listed, outside_window
@@ -103,7 +103,7 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     logs = sorted(logs, key=lambda log: log.order)
     best = (
         best_histories(log.history for log in logs if log.history),
-        best_replicas(log.markers for log in logs if log.markers),
+        most_complete(log.markers for log in logs if log.markers),
     )
     used = {id(log) for log in (*best[0], *best[1])}
     orders = {log.order: log for log in logs if id(log.history or log.markers) in used}
@@ -120,7 +120,11 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     log_dirs = {log.log_dir for log in logs}
     order_of = {id(log.markers): order for order, log in orders.items() if log.markers}
     # In the order in which the parts are merged: partitions have their numbers from it.
-    replicas = (replace(markers, markers=rows.take_markers(order_of[id(markers)])) for markers in best[1])
+    oldest = best_replicas(log.markers for log in logs if log.markers)
+    replicas = (
+        replace(markers, markers=rows.take_markers(order_of[id(chosen)]))
+        for chosen, markers in zip(best[1], oldest, strict=True)
+    )
     cluster = Cluster.of(best[0], replicas, rules.across(log_dirs), join=join)
     yield from _PartOfCluster(cluster, logs, rows.id_numbers, rows.numbers).kept()
 

@@ -9,7 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
-from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, pieces, search_column, with_column
+from kforensics.forensics.coordinators.time_coverage import TimeCoverage
+from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.partition.blocking_transactions import (
@@ -22,10 +23,8 @@ from kforensics.forensics.partition.blocking_transactions import (
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.kept_times import kept_until
-from kforensics.forensics.partition.lagging_replica import Lag, lag_of
-from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.marker_times import marker_pages
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -101,9 +100,8 @@ class PartitionMarkers:
         markers: TRANSACTION_MARKER records, in the order of the log; packed if they are very many.
         open_transactions: OPEN_TRANSACTION records, by first offset.
         coverage_start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
-        first_time: time of the first batch of a whole log, ALWAYS if it is not whole, NEVER if it is empty. What was
-            complete before has no marker here: the topic is younger, or was deleted and created again, and coordinators
-            list it by name.
+        existed_by: when the log existed at the latest, NEVER if nothing shows it.
+        is_whole: whether it begins with the first batch that was ever written to it.
         coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
             taken; NEVER if the broker was stopped.
         last_marker_time: time of the last marker of any producer.
@@ -130,7 +128,8 @@ class PartitionMarkers:
     open_transactions: OpenTransactionArray
     coverage_start: int = ALWAYS
     last_marker_time: int = NO_TIME
-    first_time: int = ALWAYS
+    existed_by: int = NEVER
+    is_whole: bool = False
     coverage_end: int = NEVER
     copied_at: int = NEVER
     kept_until: int = NO_TIME
@@ -148,40 +147,51 @@ class PartitionMarkers:
 
     def tolerating(self, further_ms: int) -> PartitionMarkers:
         """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""
-        is_certain = self.coverage_end in (NEVER, NO_TIME)
-        return self if is_certain else replace(self, coverage_end=self.coverage_end - further_ms)
+        is_end_certain, is_start_certain = self.coverage_end in (NEVER, NO_TIME), self.existed_by == NEVER
+        return replace(
+            self,
+            coverage_end=self.coverage_end - (0 if is_end_certain else further_ms),
+            existed_by=self.existed_by + (0 if is_start_certain else further_ms),
+        )
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _with_written_by(_markers(state))
-        newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
-        lag = lag_of(state, newest)
-        copied_at = _copied_at(state, lag)
-        is_broken = state.is_broken or state.log.has_damaged_batches
+        coverage = TimeCoverage.of(state, markers)
+        lag = coverage.lag
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
             markers=markers,
             open_transactions=_open_transactions(state, markers),
-            coverage_start=NEVER if is_broken else _coverage_start(state, markers),
-            first_time=_first_time(state, markers),
-            last_marker_time=newest,
-            coverage_end=_coverage_end(state, newest, copied_at, lag),
-            copied_at=copied_at,
-            kept_until=kept_until(state, newest),
+            coverage_start=coverage.start,
+            existed_by=coverage.existed_by,
+            is_whole=coverage.is_whole,
+            last_marker_time=coverage.newest_marker,
+            coverage_end=coverage.end,
+            copied_at=coverage.copied_at,
+            kept_until=kept_until(state, coverage.newest_marker),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
             log_end_offset=state.log_end_offset,
             high_watermark=state.high_watermark,
             has_append_times=state.log.has_append_times,
             offset_gaps=state.log.offset_gaps + state.log_gaps.has_lost_end,
-            is_broken=is_broken,
+            is_broken=state.is_broken or state.log.has_damaged_batches,
             topic_id=state.partition.topic_id,
             epoch_starts=epoch_starts(state),
             lagging_since=None if lag is None else lag.since,
             left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
+
+    @property
+    def first_time(self) -> int:
+        """Time before which what was complete may have no marker here, ALWAYS if earlier batches may be missing.
+
+        The topic is younger, or was deleted and created again, and coordinators list it by name.
+        """
+        return self.existed_by if self.is_whole else ALWAYS
 
     @property
     def last_stable_offset(self) -> int:
@@ -306,77 +316,6 @@ def _common_fields(rows: StructArray) -> TransactionMarkerArray:
     for name in MARKER_FIELDS:
         markers[name] = rows[name]
     return markers
-
-
-def _coverage_start(state: PartitionState, markers: StructRows) -> int:
-    """Return the time from which every marker is available.
-
-    That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
-    not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
-    missing anywhere. While a topic has message format 0 or 1, brokers append no markers, and coordinators take that for
-    done. Rule: ``KafkaApis.handleWriteTxnMarkersRequest``, ``TransactionMarkerRequestCompletionHandler`` up to 3.9.
-    """
-    if state.log.ends_in_old_format or goes_back(state.log):
-        return NEVER
-    if _was_cleaned_elsewhere(state):
-        return NEVER
-    if state.is_complete and state.first_complete_offset == 0:
-        return ALWAYS
-    (first,) = search_column(markers, "marker_offset", np.array([state.first_complete_offset])).tolist()
-    return int(markers[first]["marker_timestamp"]) if first < len(markers) else NEVER
-
-
-def _was_cleaned_elsewhere(state: PartitionState) -> bool:
-    """Return whether the log was fetched from a leader that had compacted it, and lacks batches or records for that."""
-    if not state.is_known_uncleaned or not state.log.batches:
-        return False
-    # Nothing else leaves a segment that begins after its base offset.
-    lacks_first = int(state.log.first.base_offset[0]) > state.partition.first_offset
-    lacks_others = state.log.offset_gaps > 0 or state.log.cleaned_to >= 0
-    return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
-
-
-def _first_time(state: PartitionState, markers: StructRows) -> int:
-    """Return the time of the first batch of a whole log, ALWAYS if earlier batches may be missing.
-
-    The clock of its client may be ahead of the brokers', so the first marker counts if it is older. An empty log may
-    have been created at any time.
-    """
-    if not state.is_complete or state.first_complete_offset != 0 or _was_cleaned_elsewhere(state):
-        return ALWAYS
-    if not len(state.log.first):
-        return NEVER
-    times = [int(time) for time in state.log.first.max_timestamp if time >= 0]
-    return min([*times, *markers[:1]["marker_timestamp"].tolist()], default=ALWAYS)
-
-
-def _copied_at(state: PartitionState, lag: Lag | None) -> int:
-    """Return when the copy was taken, or when the cluster went on without it; NEVER if nothing followed."""
-    if lag is not None and lag.left_by_shutdown:
-        return lag.since
-    if state.partition.log_dir.clean_shutdown and lag is None:
-        return NEVER
-    modified, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
-    return as_of_ms if modified is None else min(modified, as_of_ms)
-
-
-def _coverage_end(state: PartitionState, newest: int, copied_at: int, lag: Lag | None) -> int:
-    """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
-
-    Running brokers are copied one after the other. A later marker, or files younger by more than the longest
-    transaction, prove that the copy is not too early; the latter not of a replica that lags, whose files are younger
-    than what it has fetched.
-    """
-    rules = state.rules
-    if copied_at == NEVER:
-        return NEVER
-    if lag is not None and lag.left_by_shutdown:  # all replicas in sync had the markers of what was decided before
-        return copied_at - rules.clock_skew_ms
-    if lag is not None:
-        return max(newest - rules.clock_skew_ms, NO_TIME)
-    # Files without their times show nothing but the markers, unless the user says when they were copied.
-    is_kept = kept_until(state, newest) != NO_TIME or not rules.is_assumed
-    return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
 
 
 def _open_transactions(state: PartitionState, markers: StructRows) -> OpenTransactionArray:

@@ -354,11 +354,13 @@ class _Join:
         outcomes = np.append(self._markers["outcome"], NONE)[listed["marker"]]
         completed = self._column("completed")
         is_elsewhere = self._may_follow_copy(completed, listed["partition"])
-        is_elsewhere |= self._precedes_log(completed, listed["partition"])
+        precedes = self._precedes_log(completed, listed["partition"])
         del completed
         covered = self._column("decided") >= self._coverage.start[listed["partition"]]
         complete = np.isin(self._column("status"), (State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
-        covered |= self._has_unended_data(~covered & ~has_marker & complete, by_partition)
+        has_data = self._has_unended_data((~covered | precedes) & ~has_marker & complete, by_partition)
+        covered |= has_data
+        is_elsewhere |= precedes & ~has_data
         cases = (
             (~np.isin(listed["partition"], list(by_partition)), MarkerStatus.NOT_SUPPLIED),
             (has_marker & ((outcomes != self._outcomes) | superseded), MarkerStatus.SPLIT),
@@ -373,7 +375,7 @@ class _Join:
         listed["marker_status"] = np.select(masks, statuses, np.int8(MarkerStatus.MISSING))
 
     def _has_unended_data(self, candidates: BoolArray, by_partition: Mapping[int, PartitionMarkers]) -> BoolArray:
-        """Return which listed partitions outside the coverage have data that no marker of their transaction ended.
+        """Return which of some listed partitions have data that no marker of their transaction ended.
 
         In version 2 the epoch identifies the transaction of the data, and no cleaner of these releases removes a marker
         before its data.

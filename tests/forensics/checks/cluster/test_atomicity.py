@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from kforensics.forensics.audit.cluster_result import coordinator_history, evaluate_cluster, is_coordinator
 from kforensics.forensics.audit.incident_kinds import PlacedEvidence, key_of
 from kforensics.forensics.audit.incident_links import links
+from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
 from kforensics.forensics.core.election import Election, Leaderless
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
+from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import (
@@ -32,7 +36,7 @@ from tests.forensics.coordinators.doctored import MINUTE, batch_at, taken, trans
 from tests.forensics.coordinators.leaderless import topic_id_of
 from tests.forensics.coordinators.living import forge_living
 from tests.forensics.forge import drop, file_of, forge, keep_times
-from tests.forensics.partition_states import SAMPLES
+from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRES = {
     "atomicity-split-outcome": "test_a_marker_against_the_decision",
@@ -104,13 +108,14 @@ def test_a_marker_of_the_next_transaction_in_a_topic_that_was_recreated(
 ) -> None:
     """The brokers ran; the coordinator's log was copied before the next transaction, whose epoch is the same.
 
-    In a log that begins before the transaction, the marker is where that of the transaction must be.
+    In a log that existed before the transaction, the marker is where that of the transaction must be.
     """
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0, state=state))
-    earlier, first = ("", 0) if is_recreated else (f"plain @0-0 {at(5)}; ", 1)
-    followed = f"{earlier}D 1 0 0-0 @{first}-{first} T {at(1_000)}; M 1 0 {outcome} 0 @{first + 1} {at(1_010)}"
+    followed = f"plain @0-0 {at(5)}; D 1 0 0-0 @1-1 T {at(1_000)}; M 1 0 {outcome} 0 @2 {at(1_010)}"
     forge_data(tmp_path, everything(0, state[0]) | {"p-1": followed})
     (tmp_path / ".kafka_cleanshutdown").unlink()
+    if is_recreated:
+        created_at(tmp_path / "p-1", 900)
     assert ("atomicity-split-outcome" in codes_in(cluster_under(tmp_path))) is not is_recreated
 
 
@@ -237,16 +242,62 @@ def test_a_marker_that_may_have_come_after_its_partition_was_copied(
     more = f"; M 2 0 C 0 @1 {at(other)}" if other else ""
     forge_data(tmp_path, everything(marker) | {"p-1": f"plain @0-0 {at(11)}{more}"})
     (tmp_path / ".kafka_cleanshutdown").unlink()
-    for file in (tmp_path / "p-1").iterdir():
+    for file in (tmp_path / "p-1").glob("0*"):
         utime(file, ns=((NOW + (11 if file.suffix == ".log" else taken)) * 1_000_000,) * 2)
     assert code in codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+
+
+@pytest.mark.parametrize(
+    ("log", "append_time", "created", "is_missing"),
+    [
+        (f"plain @0-0 {at(-HOUR)}; M 2 0 C 0 @1 {at(9_000)}", False, 8_000, False),
+        (f"plain @0-0 {at(-HOUR)}; M 2 0 C 0 @1 {at(9_000)}", False, -6_000, True),
+        (f"plain @0-0 {at(-HOUR)}; M 2 0 C 0 @1 {at(5)}; M 3 0 C 0 @2 {at(9_000)}", False, 8_000, True),
+        (f"plain @0-0 {at(5)}; M 2 0 C 0 @1 {at(9_000)}", True, 8_000, True),
+        (f"D 1 {{epoch}} 0-0 @0-0 T {at(11)}; M 2 0 C 0 @1 {at(9_000)}", False, 8_000, True),
+    ],
+    ids=["created again", "older file", "earlier marker", "append time", "its data"],
+)
+def test_create_times_do_not_show_that_a_log_is_older_than_a_transaction(
+    log: str, *, append_time: bool, created: int, is_missing: bool, tmp_path: Path
+) -> None:
+    """MirrorMaker and Kafka Streams write records with the times of others."""
+    version, marker = 2, 1
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, marker, version=version))
+    forge_data(tmp_path, everything(marker))
+    forge(tmp_path, log.format(epoch=0), topic="p", partition=1, log_append_time=append_time)
+    created_at(tmp_path / "p-1", created)
+    code = "atomicity-marker-missing" if is_missing else "atomicity-unverifiable"
+    assert code in codes_in(cluster_under(tmp_path, as_of_ms=SOON + HOUR))
+
+
+def test_the_oldest_replica_shows_since_when_a_log_existed(tmp_path: Path) -> None:
+    """One that a reassignment has added is younger than the topic."""
+    forge_coordinator(tmp_path / "1", "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path / "1", everything(0) | {"p-1": f"plain @0-1 {at(5)}"})
+    created_at(tmp_path / "1" / "p-1", 8_000)
+    for created, code in ((8_000, "atomicity-unverifiable"), (-6_000, "atomicity-marker-missing")):
+        forge(tmp_path / "2", f"plain @0-0 {at(5)}", topic="p", partition=1, node_id=2)
+        created_at(tmp_path / "2" / "p-1", created)
+        states = [examine(one, Rules(SOON + HOUR)) for one in partitions_under(tmp_path)]
+        result = evaluate_cluster(
+            [coordinator_history(state) for state in states if is_coordinator(state)],
+            [PartitionMarkers.of(state) for state in states if not is_coordinator(state)],
+            Rules(SOON + HOUR),
+        )
+        assert code in {placed.finding.code.name for placed in result.findings}
+
+
+def created_at(folder: Path, since: int) -> None:
+    """Let a partition be created some time in ms after ``NOW``."""
+    utime(folder / "partition.metadata", ns=((NOW + since) * 1_000_000,) * 2)
 
 
 def test_files_without_their_times_do_not_show_when_a_partition_was_copied(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
     forge_data(tmp_path, everything(0) | {"p-1": f"plain @0-0 {at(11)}"})
     (tmp_path / ".kafka_cleanshutdown").unlink()
-    for file in (tmp_path / "p-1").iterdir():
+    for file in (tmp_path / "p-1").glob("0*"):
         utime(file, ns=((NOW + HOUR) * 1_000_000,) * 2)
     innocent = cluster_under(tmp_path, as_of_ms=SOON + HOUR, is_assumed=True)
     assert codes_in(innocent) == {"atomicity-unverifiable": "info"}

@@ -1,0 +1,140 @@
+"""Which time the log of a partition covers: since when it existed, and until when it has all that was written.
+
+Only the clocks of brokers show it. Clients choose create times: those of records that MirrorMaker or Kafka Streams
+write may be older than the topic.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER
+from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.rules import FIRST_KAFKA_MS
+from kforensics.forensics.partition.kept_times import kept_until
+from kforensics.forensics.partition.lagging_replica import Lag, lag_of
+from kforensics.forensics.partition.log_summary import goes_back
+from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
+
+__all__ = ["TimeCoverage"]
+
+
+class TimeCoverage(NamedTuple):
+    """Which time a log covers.
+
+    Attributes:
+        start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
+        existed_by: when it existed at the latest, by the clock of a broker; NEVER if nothing shows it.
+        is_whole: whether it begins with the first batch that was ever written to it.
+        newest_marker: time of the last marker of any producer.
+        copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
+            the cluster went on without it.
+        end: time from which on markers may have been written after the copy was taken; NEVER if none can.
+        lag: why it may lack what its leader has.
+    """
+
+    start: int
+    existed_by: int
+    is_whole: bool
+    newest_marker: int
+    copied_at: int
+    end: int
+    lag: Lag | None
+
+    @classmethod
+    def of(cls, state: PartitionState, markers: StructRows) -> TimeCoverage:
+        """Return the coverage of a partition.
+
+        Args:
+            state: the partition, with the rules that follow from all settings.
+            markers: its markers, in the order of the log.
+        """
+        newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
+        lag = lag_of(state, newest)
+        copied_at = _copied_at(state, lag)
+        is_broken = state.is_broken or state.log.has_damaged_batches
+        return cls(
+            start=NEVER if is_broken else _start(state, markers),
+            existed_by=_existed_by(state, markers),
+            is_whole=state.is_complete and state.first_complete_offset == 0 and not _was_cleaned_elsewhere(state),
+            newest_marker=newest,
+            copied_at=copied_at,
+            end=_end(state, newest, copied_at, lag),
+            lag=lag,
+        )
+
+
+def _start(state: PartitionState, markers: StructRows) -> int:
+    """Return the time from which every marker is available.
+
+    That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
+    not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
+    missing anywhere. While a topic has message format 0 or 1, brokers append no markers, and coordinators take that for
+    done. Rule: ``KafkaApis.handleWriteTxnMarkersRequest``, ``TransactionMarkerRequestCompletionHandler`` up to 3.9.
+    """
+    if state.log.ends_in_old_format or goes_back(state.log):
+        return NEVER
+    if _was_cleaned_elsewhere(state):
+        return NEVER
+    if state.is_complete and state.first_complete_offset == 0:
+        return ALWAYS
+    (first,) = search_column(markers, "marker_offset", np.array([state.first_complete_offset])).tolist()
+    return int(markers[first]["marker_timestamp"]) if first < len(markers) else NEVER
+
+
+def _was_cleaned_elsewhere(state: PartitionState) -> bool:
+    """Return whether the log was fetched from a leader that had compacted it, and lacks batches or records for that."""
+    if not state.is_known_uncleaned or not state.log.batches:
+        return False
+    # Nothing else leaves a segment that begins after its base offset.
+    lacks_first = int(state.log.first.base_offset[0]) > state.partition.first_offset
+    lacks_others = state.log.offset_gaps > 0 or state.log.cleaned_to >= 0
+    return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
+
+
+def _existed_by(state: PartitionState, markers: StructRows) -> int:
+    """Return when a log existed at the latest, NEVER if nothing shows it: an empty log may have been created any time.
+
+    A broker writes ``partition.metadata`` when it creates the log; a copy without the times of files makes it younger.
+    """
+    log, created = state.log, state.partition.created_ms or NO_TIME
+    if not log.batches:
+        return NEVER
+    is_append_time = (log.first.magic >= 1) & (log.first.attributes & LOG_APPEND_TIME_BIT != 0)
+    times = [*log.first.max_timestamp[is_append_time].tolist(), *markers[:1]["marker_timestamp"].tolist()]
+    if created >= FIRST_KAFKA_MS:
+        times.append(created + state.rules.clock_skew_ms)
+    return min(times, default=NEVER)
+
+
+def _copied_at(state: PartitionState, lag: Lag | None) -> int:
+    """Return when the copy was taken, or when the cluster went on without it; NEVER if nothing followed."""
+    if lag is not None and lag.left_by_shutdown:
+        return lag.since
+    if state.partition.log_dir.clean_shutdown and lag is None:
+        return NEVER
+    modified, as_of_ms = state.partition.newest_mtime_ms, state.rules.as_of_ms
+    return as_of_ms if modified is None else min(modified, as_of_ms)
+
+
+def _end(state: PartitionState, newest: int, copied_at: int, lag: Lag | None) -> int:
+    """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
+
+    Running brokers are copied one after the other. A later marker, or files younger by more than the longest
+    transaction, prove that the copy is not too early; the latter not of a replica that lags, whose files are younger
+    than what it has fetched.
+    """
+    rules = state.rules
+    if copied_at == NEVER:
+        return NEVER
+    if lag is not None and lag.left_by_shutdown:  # all replicas in sync had the markers of what was decided before
+        return copied_at - rules.clock_skew_ms
+    if lag is not None:
+        return max(newest - rules.clock_skew_ms, NO_TIME)
+    # Files without their times show nothing but the markers, unless the user says when they were copied.
+    is_kept = kept_until(state, newest) != NO_TIME or not rules.is_assumed
+    return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
