@@ -44,7 +44,7 @@ from kforensics.forensics.coordinators.remedies import CoordinatorRemedies
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.used_epochs import with_used_epochs
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS, GROUP_OFFSETS
-from kforensics.forensics.core.election import NO_LEADER, Election
+from kforensics.forensics.core.election import Election, may_lack_records
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
@@ -158,11 +158,7 @@ def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, .
     if state.partition.place.topic != METADATA_TOPIC:
         return None
     elections = elections_in([state.partition])
-    return {
-        key: known
-        for key, known in elections.items()
-        if any(election.is_unclean or election.leader == NO_LEADER for election in known)
-    }
+    return {key: known for key, known in elections.items() if may_lack_records(known)}
 
 
 class _RowSpill:

@@ -107,7 +107,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     return evidence if any(shown) or evidence.predated_ms else None
 
 
-def rules_by_evidence(
+def rules_by_evidence(  # long: one line for each thing that files show
     rules: Rules,
     given: Sequence[Setting],
     evidence: Iterable[SettingEvidence],
@@ -130,6 +130,7 @@ def rules_by_evidence(
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs, predated = list(given), list[Setting](), list[RemoteLog](), {*rules.predated}
+    dated_epochs = dict(rules.dated_epochs)
     deleted, unreplicated, releases = dict(rules.deleted_topics), [*rules.unreplicated_topics], dict(rules.releases)
     out_of_sync, running_until, gone_from = dict(rules.out_of_sync), dict(rules.running_until), dict(rules.gone_from)
     for cluster, of_cluster in sorted(by_cluster.items()):
@@ -140,6 +141,8 @@ def rules_by_evidence(
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
         out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
         releases |= _releases(of_cluster, log_dirs[cluster])
+        if longest := _longest_metadata(of_cluster):
+            dated_epochs |= {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs[cluster]}
         running_until |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.running_ms)
         gone_from |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.gone_ms)
         predated |= {one.member.log_dir for one in of_cluster if one.predated_ms > rules.clock_skew_ms}
@@ -157,6 +160,7 @@ def rules_by_evidence(
         predated=frozenset(predated),
         releases=releases,
         leaderless=_leaderless(rules, by_cluster.values()),
+        dated_epochs=dated_epochs,
     )
 
 

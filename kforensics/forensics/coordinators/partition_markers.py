@@ -10,6 +10,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
 from kforensics.forensics.coordinators.time_coverage import TimeCoverage
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
@@ -104,6 +105,9 @@ class PartitionMarkers:
         is_whole: whether it begins with the first batch that was ever written to it.
         coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
             taken; NEVER if the broker was stopped.
+        seen_until: newest time that is known of it: what was written before is in it, unless it is lost.
+        first_led: the leader epoch that its offset 0 has, and when that began, if the metadata dates it and knew the
+            partition before; None otherwise.
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
             the cluster went on without it.
@@ -129,6 +133,8 @@ class PartitionMarkers:
     coverage_start: int = ALWAYS
     last_marker_time: int = NO_TIME
     existed_by: int = NEVER
+    seen_until: int = NO_TIME
+    first_led: tuple[int, int] | None = None
     is_whole: bool = False
     coverage_end: int = NEVER
     copied_at: int = NEVER
@@ -167,6 +173,8 @@ class PartitionMarkers:
             open_transactions=_open_transactions(state, markers),
             coverage_start=coverage.start,
             existed_by=coverage.existed_by,
+            first_led=coverage.first_led,
+            seen_until=coverage.seen_until,
             is_whole=coverage.is_whole,
             last_marker_time=coverage.newest_marker,
             coverage_end=coverage.end,
@@ -192,6 +200,16 @@ class PartitionMarkers:
         The topic is younger, or was deleted and created again, and coordinators list it by name.
         """
         return self.existed_by if self.is_whole else ALWAYS
+
+    def lost_since(self, time: int) -> str | None:
+        """Return what shows that the log of a time, in ms, is lost as a whole, as a clause; None if nothing does.
+
+        The partition had that log, and has one that a later leader began at offset 0.
+        """
+        if self.first_led is None or not self.is_whole or not self.existed_by <= time < self.first_led[1]:
+            return None
+        epoch, began = self.first_led
+        return f"its log begins at offset 0 with leader epoch {epoch} of {format_time(began)}, earlier records are gone"
 
     @property
     def last_stable_offset(self) -> int:

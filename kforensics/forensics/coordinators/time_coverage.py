@@ -1,6 +1,7 @@
 """Which time the log of a partition covers: since when it existed, and until when it has all that was written.
 
-Only the clocks of brokers show it. Clients choose create times: those of records that MirrorMaker or Kafka Streams
+Only the clocks of brokers and controllers show it: times of markers, log append times, and the elections in the
+metadata log, which date leader epochs. Clients choose create times: those of records that MirrorMaker or Kafka Streams
 write may be older than the topic.
 """
 
@@ -10,10 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
+from kforensics.forensics.core.election import DatedEpochs
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS
+from kforensics.forensics.partition.epoch_starts import epoch_starts
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
 from kforensics.forensics.partition.log_summary import goes_back
@@ -30,6 +33,9 @@ class TimeCoverage(NamedTuple):
         start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
         existed_by: when it existed at the latest, by the clock of a broker; NEVER if nothing shows it.
         is_whole: whether it begins with the first batch that was ever written to it.
+        seen_until: newest time that is known of it: what was written before is in it, unless it is lost.
+        first_led: the leader epoch that its offset 0 has, and when that began, if the metadata dates it and knew the
+            partition before; None otherwise.
         newest_marker: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
             the cluster went on without it.
@@ -40,6 +46,8 @@ class TimeCoverage(NamedTuple):
     start: int
     existed_by: int
     is_whole: bool
+    seen_until: int
+    first_led: tuple[int, int] | None
     newest_marker: int
     copied_at: int
     end: int
@@ -56,14 +64,17 @@ class TimeCoverage(NamedTuple):
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lag = lag_of(state, newest)
         copied_at = _copied_at(state, lag)
+        seen_until = max(newest, _seen_until(state))
         is_broken = state.is_broken or state.log.has_damaged_batches
         return cls(
             start=NEVER if is_broken else _start(state, markers),
             existed_by=_existed_by(state, markers),
             is_whole=state.is_complete and state.first_complete_offset == 0 and not _was_cleaned_elsewhere(state),
+            seen_until=seen_until,
+            first_led=_first_led(state),
             newest_marker=newest,
             copied_at=copied_at,
-            end=_end(state, newest, copied_at, lag),
+            end=_end(state, (newest, seen_until), copied_at, lag),
             lag=lag,
         )
 
@@ -97,18 +108,43 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
 
 
 def _existed_by(state: PartitionState, markers: StructRows) -> int:
-    """Return when a log existed at the latest, NEVER if nothing shows it: an empty log may have been created any time.
+    """Return when a log existed at the latest, NEVER if nothing shows it.
 
-    A broker writes ``partition.metadata`` when it creates the log; a copy without the times of files makes it younger.
+    An empty log may have been created at any time, unless its broker led the partition. A broker writes
+    ``partition.metadata`` when it creates the log; a copy without the times of files makes it younger.
     """
     log, created = state.log, state.partition.created_ms or NO_TIME
+    dated, skew = _dated_epochs(state), state.rules.clock_skew_ms
+    known = [dated.known_since + skew] if dated else []
     if not log.batches:
-        return NEVER
+        return min(known, default=NEVER) if epoch_starts(state) else NEVER
     is_append_time = (log.first.magic >= 1) & (log.first.attributes & LOG_APPEND_TIME_BIT != 0)
-    times = [*log.first.max_timestamp[is_append_time].tolist(), *markers[:1]["marker_timestamp"].tolist()]
+    times = [*known, *log.first.max_timestamp[is_append_time].tolist(), *markers[:1]["marker_timestamp"].tolist()]
     if created >= FIRST_KAFKA_MS:
-        times.append(created + state.rules.clock_skew_ms)
+        times.append(created + skew)
     return min(times, default=NEVER)
+
+
+def _dated_epochs(state: PartitionState) -> DatedEpochs | None:
+    place = state.partition.place
+    return state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
+
+
+def _seen_until(state: PartitionState) -> int:
+    """Return the newest time that batches and leader epochs show of a log, NO_TIME if they show none.
+
+    The checkpoint of leader epochs may have been copied after the log: an epoch beyond its end shows nothing.
+    """
+    dated, end = _dated_epochs(state), state.log_end_offset
+    elected = dated.newest(epoch for epoch, start in epoch_starts(state) if start <= end) if dated else None
+    appended = state.log.newest_timestamp if state.log.has_append_times else NO_TIME
+    return max(appended, NO_TIME if elected is None else elected)
+
+
+def _first_led(state: PartitionState) -> tuple[int, int] | None:
+    dated, (epoch, start) = _dated_epochs(state), next(iter(epoch_starts(state)), (NONE, NONE))
+    elected = dated.elected.get(epoch) if dated and start == 0 else None
+    return None if dated is None or elected is None or elected <= dated.known_since else (epoch, elected)
 
 
 def _copied_at(state: PartitionState, lag: Lag | None) -> int:
@@ -121,20 +157,20 @@ def _copied_at(state: PartitionState, lag: Lag | None) -> int:
     return as_of_ms if modified is None else min(modified, as_of_ms)
 
 
-def _end(state: PartitionState, newest: int, copied_at: int, lag: Lag | None) -> int:
+def _end(state: PartitionState, times: tuple[int, int], copied_at: int, lag: Lag | None) -> int:
     """Return the time from which markers may have been written after the copy was taken, NEVER if none can.
 
-    Running brokers are copied one after the other. A later marker, or files younger by more than the longest
-    transaction, prove that the copy is not too early; the latter not of a replica that lags, whose files are younger
-    than what it has fetched.
+    Running brokers are copied one after the other. A later marker, append time or election, or files younger by more
+    than the longest transaction, prove that the copy is not too early; the latter not of a replica that lags, whose
+    files are younger than what it has fetched.
     """
-    rules = state.rules
+    rules, (newest_marker, seen_until) = state.rules, times
     if copied_at == NEVER:
         return NEVER
     if lag is not None and lag.left_by_shutdown:  # all replicas in sync had the markers of what was decided before
         return copied_at - rules.clock_skew_ms
     if lag is not None:
-        return max(newest - rules.clock_skew_ms, NO_TIME)
+        return max(seen_until - rules.clock_skew_ms, NO_TIME)
     # Files without their times show nothing but the markers, unless the user says when they were copied.
-    is_kept = kept_until(state, newest) != NO_TIME or not rules.is_assumed
-    return max(newest - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)
+    is_kept = kept_until(state, newest_marker) != NO_TIME or not rules.is_assumed
+    return max(seen_until - rules.clock_skew_ms, copied_at - rules.max_txn_timeout_ms if is_kept else NO_TIME)

@@ -14,12 +14,14 @@ __all__ = [
     "RECOVERING",
     "STOPS_TO_FETCH_MS",
     "UNCHANGED",
+    "DatedEpochs",
     "Election",
     "Leaderless",
     "Leadership",
     "SyncChange",
     "is_unclean",
     "losses_of_leader",
+    "may_lack_records",
     "unclean_phrase",
 ]
 
@@ -96,6 +98,24 @@ class Leaderless(NamedTuple):
         return cls(lost.timestamp, elected.timestamp, elected.leader_epoch)
 
 
+class DatedEpochs(NamedTuple):
+    """When the leader epochs of a partition began, as far as the metadata of a cluster dates them.
+
+    A log that has an epoch was copied after its election, and has what was written before it, unless that is lost.
+
+    Attributes:
+        known_since: when the metadata shows the partition for the first time, in ms: it is no younger.
+        elected: when epochs began, in ms by epoch, without the first one of the partition.
+    """
+
+    known_since: int
+    elected: Mapping[int, int]
+
+    def newest(self, epochs: Iterable[int]) -> int | None:
+        """Return when the last of some epochs began, in ms; None if no election of them is dated."""
+        return max((self.elected[epoch] for epoch in epochs if epoch in self.elected), default=None)
+
+
 class Leadership(NamedTuple):
     """What the metadata of a cluster records of the leaders and replicas of a partition.
 
@@ -104,11 +124,21 @@ class Leadership(NamedTuple):
         sync_changes: when replicas came into sync or fell out of it for the last time.
         out_of_sync: since when replicas have been out of sync, in ms, by broker; NO_TIME for those that the metadata
             never shows in sync, such as one that a reassignment has just added.
+        created: when the metadata shows its creation, in ms; None if that was before the available log.
     """
 
     elections: tuple[Election, ...]
     sync_changes: tuple[SyncChange, ...]
     out_of_sync: Mapping[int, int]
+    created: int | None = None
+
+    @property
+    def dated_epochs(self) -> DatedEpochs | None:
+        """When its epochs began; None without an election, and if no leader can have lacked what was committed."""
+        if not may_lack_records(self.elections):
+            return None
+        first = self.elections[0].timestamp if self.created is None else self.created
+        return DatedEpochs(first, {one.leader_epoch: one.timestamp for one in self.elections})
 
 
 def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:
@@ -125,6 +155,14 @@ def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: C
         eligible: the eligible leader replicas before.
     """
     return recovery == RECOVERING and leader not in {NO_LEADER, UNCHANGED, *in_sync, *eligible}
+
+
+def may_lack_records(elections: Iterable[Election]) -> bool:
+    """Return whether a leader of a partition may have lacked what was committed: it was not in sync, or there was none.
+
+    Where a partition has had no leader, its brokers may have lost their logs meanwhile.
+    """
+    return any(election.is_unclean or election.leader == NO_LEADER for election in elections)
 
 
 def losses_of_leader(elections: Iterable[Election]) -> Iterator[tuple[Election, Election | None]]:

@@ -23,7 +23,7 @@ from kforensics.forensics.core.broker_settings import (
 )
 
 if TYPE_CHECKING:
-    from kforensics.forensics.core.election import Leaderless
+    from kforensics.forensics.core.election import DatedEpochs, Leaderless
     from kforensics.forensics.metadata.remote_log import RemoteLog
 
 __all__ = ["COPY_MS", "FIRST_KAFKA_MS", "Rules"]
@@ -84,6 +84,8 @@ class Rules:
         releases: major and minor number of the release with which the broker of each log directory registered last.
         leaderless: when partitions had no leader, by topic id and partition, as far as metadata logs show it, if that
             was for longer than clocks may differ.
+        dated_epochs: when leader epochs began, by log directory, then by topic id and partition, as far as metadata
+            logs show it of partitions whose leader may have lacked records.
         cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
             cluster was copied long before the newest one: they are evaluated as of that time.
         newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
@@ -117,6 +119,7 @@ class Rules:
     predated: frozenset[str | None] = frozenset()
     releases: Mapping[str | None, tuple[int, int]] = field(default_factory=dict, hash=False)
     leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] = field(default_factory=dict, hash=False)
+    dated_epochs: Mapping[str | None, Mapping[tuple[str, int], DatedEpochs]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     newest_ms: int | None = None
 
@@ -176,6 +179,17 @@ class Rules:
     def leaderless_times(self, topic_id: str | None, partition: int | None) -> tuple[Leaderless, ...]:
         """Return when a partition had no leader, as far as the metadata of its cluster shows it."""
         return self.leaderless.get((topic_id or "", -1 if partition is None else partition), ())
+
+    def epochs_of(self, log_dir: str | None, topic_id: str | None, partition: int | None) -> DatedEpochs | None:
+        """Return when the leader epochs of a partition began, as the metadata of its cluster shows it.
+
+        Args:
+            log_dir: the log directory of the replica.
+            topic_id: the id of its topic.
+            partition: its partition number.
+        """
+        key = topic_id or "", -1 if partition is None else partition
+        return self.dated_epochs.get(log_dir, {}).get(key)
 
     def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
         """Return what is known of a partition in remote storage, None if nothing is."""

@@ -278,11 +278,13 @@ class LeadershipReader:
         elections: the elections by partition.
         changes: when each replica came into sync, or fell out of it, for the last time, by partition and broker.
         registrations: the state of each partition so far.
+        created: when each partition was created, in ms.
     """
 
     elections: dict[PartitionKey, list[Election]] = field(default_factory=lambda: defaultdict(list))
     changes: dict[PartitionKey, dict[int, SyncChange]] = field(default_factory=lambda: defaultdict(dict))
     registrations: Registrations = field(default_factory=Registrations)
+    created: dict[PartitionKey, int] = field(default_factory=dict)
 
     def add(self, record: MetadataRecord) -> None:
         """Add one of the ELECTION_RECORDS."""
@@ -291,6 +293,8 @@ class LeadershipReader:
         if change is None or timestamp is None:
             return
         key = value["topicId"], value["partitionId"]
+        if kind == "PartitionRecord":
+            self.created[key] = timestamp
         if change.leader != UNCHANGED:
             self.elections[key].append(_election(change, timestamp))
         self.changes[key].update(_sync_changes(change.before, change.after, timestamp))
@@ -302,10 +306,11 @@ class LeadershipReader:
                 tuple(self.elections.get(key, ())),
                 tuple(self.changes.get(key, {}).values()),
                 _out_of_sync(registration, self.registrations.last_leaders[key], self.changes.get(key, {})),
+                self.created.get(key),
             )
             for key, registration in self.registrations.by_partition.items()
         }
-        return {key: leadership for key, leadership in known.items() if any(leadership)}
+        return {key: leadership for key, leadership in known.items() if any(leadership[:-1])}
 
 
 def _out_of_sync(

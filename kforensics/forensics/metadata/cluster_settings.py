@@ -22,7 +22,7 @@ from kforensics.forensics.core.broker_settings import (
     Setting,
     setting_of_broker,
 )
-from kforensics.forensics.core.election import Election, losses_of_leader
+from kforensics.forensics.core.election import DatedEpochs, Election, losses_of_leader
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.metadata.cluster_metadata import (
     TOPIC_RESOURCE,
@@ -74,12 +74,15 @@ class KnownTopics(NamedTuple):
         out_of_sync: since when replicas are out of sync, in ms, by topic id and partition, then by broker; NO_TIME for
             those that were never seen in sync.
         lost_leaders: when partitions lost their leader, and the next election, by topic id and partition.
+        dated_epochs: when leader epochs began, by topic id and partition, of those partitions whose leader may have
+            lacked records.
     """
 
     deleted: Mapping[str, int] = {}
     unreplicated: tuple[str, ...] = ()
     out_of_sync: Mapping[tuple[str, int], Mapping[int, int]] = {}
     lost_leaders: Mapping[tuple[str, int], tuple[tuple[Election, Election | None], ...]] = {}
+    dated_epochs: Mapping[tuple[str, int], DatedEpochs] = {}
 
 
 class ClusterFacts(NamedTuple):
@@ -198,7 +201,8 @@ class _Reader:
         leaderships = self.leaderships.leaderships().items()
         lost = {key: losses for key, one in leaderships if (losses := tuple(losses_of_leader(one.elections)))}
         out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
-        topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost)
+        dated = {key: epochs for key, one in leaderships if (epochs := one.dated_epochs)}
+        topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost, dated)
         return ClusterFacts(tuple(settings), release, topics, self.releases)
 
 

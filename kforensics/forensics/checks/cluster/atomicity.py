@@ -167,14 +167,14 @@ def _decision(row: Row) -> str:
 def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     """Return the finding for a partition without the marker of a completed transaction.
 
-    Markers of other transactions from well after its completion prove that the copied log extends beyond it. If no
+    A marker, append time or election from well after its completion proves that the copied log extends beyond it. If no
     leader can have written the marker, it does not matter how far the log extends. If several transactions have the
     same epoch, the missing marker may be that of another one; that one is missing is certain.
     """
     markers, rules = cluster.marker_join.by_partition[row["partition"]], cluster.rules
     is_known = row["completed"] != NO_TIME
     decided, completed = (np.array([row[name]], "i8") for name in ("decided", "completed"))
-    has_later = is_known and markers.last_marker_time > row["completed"] + rules.clock_skew_ms
+    has_later = is_known and markers.seen_until > row["completed"] + rules.clock_skew_ms
     is_covered = has_later or bool(are_skipped(markers, decided, completed, rules)[0])
     is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
     transaction = _open_data(markers, row)
@@ -262,7 +262,7 @@ def _remedy(cluster: Cluster, row: Row, transaction: OpenTransactionArray | None
 
 def _copied_before(has_later: bool, is_covered: bool, is_old: bool) -> str:
     if has_later:
-        return "no, there are later markers"
+        return "no, its log goes on later"
     if is_covered:
         return "no matter, no leader can have written its marker"
     return "unlikely, it ended long before the files were copied" if is_old else "possible"

@@ -17,7 +17,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import committer_of, producer_name
-from kforensics.forensics.coordinators.consumer_groups.offset_ranges import COPIED_OR_SET, OffsetBeyondLog
+from kforensics.forensics.coordinators.consumer_groups.offset_ranges import LESS_LIKELY, OffsetBeyondLog
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.partition_of import hashes_of, likely_count
@@ -253,16 +253,16 @@ def _beyond_log(
 ) -> PlacedFinding:
     """Return the finding for an offset beyond the end of the log; copying order does not explain old commits."""
     beyond = OffsetBeyondLog.of(cluster, commits, key, markers)
-    if beyond.is_old:
+    if beyond.is_certain:
         outcome = f"no, committed {format_duration(beyond.age_ms)} earlier"
     else:
-        outcome = "likely" if beyond.may_be_outdated and beyond.explanation != COPIED_OR_SET else "possible"
+        outcome = "likely" if beyond.may_be_outdated and beyond.explanation not in LESS_LIKELY else "possible"
     return cluster.at_commit(
         commits,
         _position(commit),
         CODES["eos-offset-beyond-log"],
         f"The offset of {_owner(key)} is {commit.committed}, but {beyond.why}.",
-        severity=None if beyond.is_old else Severity.INFO if beyond.may_be_outdated else Severity.WARNING,
+        severity=None if beyond.is_certain else Severity.INFO if beyond.may_be_outdated else Severity.WARNING,
         evidence={
             "group": key[0],
             "partition": partition_name(key[1:]),
@@ -270,10 +270,11 @@ def _beyond_log(
             "log_end_offset": markers.log_end_offset,
             **time_of(commit.time),
         },
-        exactness=Exactness.EXACT if beyond.is_old else Exactness.APPROXIMATE,
+        exactness=Exactness.EXACT if beyond.is_certain else Exactness.APPROXIMATE,
         benign=(
             f"partition from before the commit, or offsets from before a later one: {outcome}",
-            "log truncated after an unclean election, topic recreated, offset set by an operator: possible",
+            "log truncated after an unclean election, topic recreated, offset set by an operator: "
+            + ("possible" if beyond.lost is None else "no, the whole log was lost"),
         ),
     )
 

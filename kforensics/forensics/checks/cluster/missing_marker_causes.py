@@ -58,6 +58,9 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     leaderless = cluster.leaderless(markers, row["completed"], skew)
     is_within = cluster.leaderless(markers, row["completed"], 0) is not None
     election = cluster.cut_off_by(markers, row["decided"])
+    missing = f"{partition} has no marker of {transaction} ({producer}, {completed})"
+    if not is_within and (lost := _lost_log(markers, missing, row["completed"])) is not None:
+        return lost
     # An unclean election that ends a time without a leader just after the transaction explains more than that time.
     is_cut_off = leaderless is not None and not is_within and election is not None and leaderless[1] == election
     if leaderless is not None and not is_cut_off:
@@ -70,15 +73,40 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
             "records lost in an unclean election: likely",
         )
     if election is not None:
-        return MissingMarkerCause(
-            f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
-            f"{election.leader_epoch}, in sync: {election.in_sync_text}) cut off the marker of {transaction} "
-            f"({producer}, {completed}).",
-            {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
-            "log truncated after an unclean election: likely",
-        )
+        return _cut_off(cluster, markers, election, f"the marker of {transaction} ({producer}, {completed})", row)
     return MissingMarkerCause(
         f"{partition} has no marker of {transaction} ({producer}), although the coordinator wrote {completed}."
+    )
+
+
+def _cut_off(
+    cluster: Cluster, markers: PartitionMarkers, election: Election, marker: str, row: Row
+) -> MissingMarkerCause:
+    """Return an unclean election as the cause, which may be an earlier one that the metadata does not date."""
+    dated = {one.leader_epoch for one in cluster.elections_of(markers)}
+    is_first = all(one.timestamp > row["decided"] for one in cluster.elections_of(markers))
+    earlier = [epoch for epoch, _ in markers.epoch_starts[1:] if epoch < election.leader_epoch and epoch not in dated]
+    is_uncertain = is_first and bool(earlier)
+    more = f" Epoch {earlier[0]} began before, the metadata does not show when or how." if is_uncertain else ""
+    return MissingMarkerCause(
+        f"The unclean election of broker {election.leader} at {format_time(election.timestamp)} (epoch "
+        f"{election.leader_epoch}, in sync: {election.in_sync_text}) {'may have ' if is_uncertain else ''}"
+        f"cut off {marker}.{more}",
+        {"elected_at": election.timestamp, "leader_epoch": election.leader_epoch},
+        f"log truncated after an unclean election: {'this or an earlier one, ' if is_uncertain else ''}likely",
+    )
+
+
+def _lost_log(markers: PartitionMarkers, missing: str, completed: int) -> MissingMarkerCause | None:
+    """Return the loss of the whole log as the cause, None if nothing shows it."""
+    lost = markers.lost_since(completed)
+    if lost is None or markers.first_led is None:
+        return None
+    epoch, began = markers.first_led
+    return MissingMarkerCause(
+        f"{missing}: {lost}.",
+        {"elected_at": began, "leader_epoch": epoch},
+        "whole log lost while the partition had no leader: likely",
     )
 
 

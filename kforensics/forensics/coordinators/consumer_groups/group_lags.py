@@ -100,4 +100,4 @@ def out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[Off
         log = partition_log(cluster, *key[1:])
         if log is not None and row["lag"] < 0:
             beyond = OffsetBeyondLog.of(cluster, commits, key, log)
-            yield OffsetOutOfRange(*beyond[:2], ResetCause.BEYOND_LOG_END, beyond.why, beyond.is_old)
+            yield OffsetOutOfRange(*beyond[:2], ResetCause.BEYOND_LOG_END, beyond.why, beyond.is_certain)

@@ -22,6 +22,9 @@ __all__ = ["OffsetBeforeLog", "OffsetBeyondLog", "offset_before_log", "offsets_b
 
 COPIED_BEFORE = "likely its running broker was copied before the commit"
 COPIED_OR_SET = "its running broker was copied before the commit, or a tool set the offset"
+COPIED_OR_LOST = "its running broker was copied before the commit, or its log was truncated"
+# Of files that are younger than the commit.
+LESS_LIKELY = (COPIED_OR_SET, COPIED_OR_LOST)
 
 
 class OffsetBeforeLog(NamedTuple):
@@ -63,7 +66,8 @@ class OffsetBeyondLog(NamedTuple):
         explanation: what explains it, as a clause.
         may_be_outdated: whether the partition may have reached it after its copy, or the log of the commits may lack a
             later one.
-        is_old: whether neither that nor the order of copying explains it, nor that the topic was created again.
+        is_certain: whether neither that nor the order of copying explains it, nor that the topic was created again.
+        lost: what shows that the log of the time of the commit is lost, as a clause; None if nothing does.
     """
 
     key: GroupPartition
@@ -72,7 +76,8 @@ class OffsetBeyondLog(NamedTuple):
     age_ms: int
     explanation: str
     may_be_outdated: bool
-    is_old: bool
+    is_certain: bool
+    lost: str | None
 
     @classmethod
     def of(cls, cluster: Cluster, commits: Commits, key: GroupPartition, log: PartitionMarkers) -> OffsetBeyondLog:
@@ -90,12 +95,15 @@ class OffsetBeyondLog(NamedTuple):
         lacks_commits = _lacks_commits(commits, log)
         may_be_outdated = log.coverage_end <= commit.time or lacks_commits
         is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
-        is_old = is_unexplained and age > cluster.rules.max_txn_timeout_ms
-        explanation = recreated or _truncated(commit, log) or _unknown(log, lacks_commits, may_be_outdated, is_old)
+        may_be_by_tool = commit.producer_id < 0 and commit.leader_epoch == NONE
+        lost = log.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
+        is_certain = is_unexplained and (lost is not None or age > cluster.rules.max_txn_timeout_ms)
+        explanation = recreated or lost or _truncated(commit, log)
+        explanation = explanation or _unknown(commit, log, lacks_commits, may_be_outdated, is_certain)
         # Files that are younger than the commit make the copy before it less likely than a tool.
         if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < log.copied_at:
-            explanation = COPIED_OR_SET
-        return cls(key, commit, log, age, explanation, may_be_outdated, is_old)
+            explanation = COPIED_OR_SET if commit.producer_id < 0 else COPIED_OR_LOST
+        return cls(key, commit, log, age, explanation, may_be_outdated, is_certain, lost)
 
     @property
     def why(self) -> str:
@@ -131,7 +139,9 @@ def _truncated(commit: Commit, log: PartitionMarkers) -> str | None:
     return f"its next leader epoch begins at offset {later}, its log was truncated"
 
 
-def _unknown(log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, is_old: bool) -> str:
+def _unknown(
+    commit: Commit, log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, is_certain: bool
+) -> str:
     """Return what may explain an offset beyond the end of a log that nothing else explains."""
     if lacks_commits:
         return "the log of the group's offsets is out of sync, its leader may have a later one"
@@ -140,7 +150,9 @@ def _unknown(log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, 
     if may_be_outdated:
         return COPIED_BEFORE
     lost = "its log was truncated, the topic created again, or the offset set by a tool"
-    return lost if is_old else f"{lost}, or it was copied before the commit"
+    if commit.producer_id >= 0:  # no tool commits in a transaction
+        lost = "its log was truncated, or the topic created again"
+    return lost if is_certain else f"{lost}, or it was copied before the commit"
 
 
 def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:

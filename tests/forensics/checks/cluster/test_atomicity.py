@@ -17,7 +17,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import TRANSACTIONS_TOOL
-from kforensics.forensics.core.election import Election, Leaderless
+from kforensics.forensics.core.election import DatedEpochs, Election, Leaderless
 from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
@@ -286,6 +286,52 @@ def test_the_oldest_replica_shows_since_when_a_log_existed(tmp_path: Path) -> No
             Rules(SOON + HOUR),
         )
         assert code in {placed.finding.code.name for placed in result.findings}
+
+
+@pytest.mark.parametrize(
+    ("log", "epochs", "elected", "found"),
+    [
+        (f"plain @0-0 {at(5)}; plain @1-1 {at(9_000)}", {0: 0, 1: 2}, 9_000, "cut off"),
+        (f"plain @0-0 {at(5)}; plain @1-2 {at(9_000)}", {0: 0, 1: 1, 2: 2}, 9_000, "may have cut off"),
+        (f"plain @0-0 {at(5)}; plain @1-1 {at(9_000)}", {0: 0, 1: 2}, 5_000, None),
+        (f"plain @0-0 {at(5)}; plain @1-1 {at(9_000)}", {0: 0, 3: 2}, 9_000, None),
+        (f"plain @0-0 {at(9_000)}", {0: 2}, 9_000, "begins at offset 0 with leader epoch 2"),
+        ("", {0: 2}, 9_000, "begins at offset 0 with leader epoch 2"),
+        ("", {0: 0}, 9_000, None),
+    ],
+    ids=[
+        "unclean",
+        "undated epoch between",
+        "clocks differ",
+        "epoch copied later",
+        "began again",
+        "empty",
+        "empty from the start",
+    ],
+)
+def test_a_leader_epoch_dates_a_log(
+    log: str, epochs: dict[int, int], elected: int, found: str | None, tmp_path: Path
+) -> None:
+    """A log with the epoch of a later election was copied after it, whatever else it shows; the brokers ran."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path, everything(0))
+    folder = forge(tmp_path, log, topic="p", partition=1, leader_epochs=epochs, clean_shutdown=False)
+    created_at(folder, 8_000)
+    key = topic_id_of(folder), 1
+    dated: dict[str | None, dict[tuple[str, int], DatedEpochs]] = {
+        str(tmp_path): {key: DatedEpochs(NOW - HOUR, {2: NOW + elected})}
+    }
+    rules = Rules(SOON, dated_epochs=dated)
+    states = [examine(one, rules) for one in partitions_under(tmp_path)]
+    unclean = Election(2, 1, NOW + elected, (2,), is_unclean=True, predecessor=2)
+    result = evaluate_cluster(
+        [coordinator_history(state) for state in states if is_coordinator(state)],
+        [PartitionMarkers.of(state) for state in states if not is_coordinator(state)],
+        rules,
+        elections={key: (unclean,)},
+    )
+    missing = [one.finding for one in result.findings if one.finding.code.name == "atomicity-marker-missing"]
+    assert [(found or "") in one.message and str(one.severity) == "critical" for one in missing] == [True] * bool(found)
 
 
 def created_at(folder: Path, since: int) -> None:
