@@ -59,7 +59,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 _REASONS = {
     MarkerStatus.NOT_SUPPLIED: "its log is not among those that were read",
-    MarkerStatus.NOT_COVERED: "its log starts later, was compacted, is damaged, or was copied before they ended",
+    MarkerStatus.NOT_COVERED: "its log starts later, was compacted, is damaged, was copied before they "
+    "ended, or the topic was created again",
     MarkerStatus.AMBIGUOUS: "it has the wrong number of markers of the same epoch, and they cannot be assigned",
 }
 
