@@ -23,7 +23,7 @@ from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplic
 from kforensics.forensics.audit.deferred_verdicts import ClusterInput, resolve_deferred
 from kforensics.forensics.audit.incidents import IncidentSummary
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.setting_evidence import setting_rows
+from kforensics.forensics.audit.setting_rows import setting_rows
 from kforensics.forensics.audit.shared_verdicts import shared_verdicts, with_shared_verdict
 from kforensics.forensics.audit.topic_result import evaluate_topics
 from kforensics.forensics.core.tables import RESULTS

@@ -173,7 +173,7 @@ def settings_in_force(investigation: Investigation, topics: Sequence[str] = ()) 
         investigation: all partitions under the paths.
         topics: only the settings of these topics, besides those of brokers; all if it is empty.
     """
-    from kforensics.forensics.audit.setting_evidence import rows_in_force  # slow to import
+    from kforensics.forensics.audit.setting_rows import rows_in_force  # slow to import
 
     log_dirs = {partition.place.log_dir for partition in investigation.partitions}
     return rows_in_force(investigation.known_rules, log_dirs, lambda topic: is_selected(topic, topics))

@@ -6,9 +6,10 @@ What a user gives comes first, then the metadata log, then what the files prove.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
@@ -16,19 +17,15 @@ from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_ST
 from kforensics.forensics.coordinators.longest_timeout import LongestTimeout, longest_timeout
 from kforensics.forensics.core.broker_settings import (
     EARLIER,
-    KNOWN,
     MAX_TIMEOUT,
     PRODUCER_EXPIRY,
     Setting,
     default_setting,
-    known_first,
 )
 from kforensics.forensics.core.election import Leaderless
 from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,
     KnownTopics,
@@ -41,12 +38,13 @@ from kforensics.forensics.partition.kept_times import predated_by
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA
-from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["SettingEvidence", "rows_in_force", "rules_by_evidence", "setting_evidence", "setting_rows"]
+__all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence"]
 
 LogDirs = frozenset[str | None]
 NO_TOPICS = KnownTopics()
+# What files show of a cluster, in the order of `_shown`.
+SHOWN = ("deleted_topics", "out_of_sync", "releases", "dated_epochs", "running_until", "gone_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     return evidence if any(shown) or evidence.predated_ms else None
 
 
-def rules_by_evidence(  # long: one line for each thing that files show
+def rules_by_evidence(
     rules: Rules,
     given: Sequence[Setting],
     evidence: Iterable[SettingEvidence],
@@ -130,38 +128,39 @@ def rules_by_evidence(  # long: one line for each thing that files show
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs, predated = list(given), list[Setting](), list[RemoteLog](), {*rules.predated}
-    dated_epochs = dict(rules.dated_epochs)
-    deleted, unreplicated, releases = dict(rules.deleted_topics), [*rules.unreplicated_topics], dict(rules.releases)
-    out_of_sync, running_until, gone_from = dict(rules.out_of_sync), dict(rules.running_until), dict(rules.gone_from)
+    shown: dict[str, Any] = {name: dict(getattr(rules, name)) for name in SHOWN}
+    unreplicated = [*rules.unreplicated_topics]
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
-        for one in of_cluster:
-            deleted |= one.topics.deleted
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
-        out_of_sync |= _out_of_sync(of_cluster, log_dirs[cluster])
-        releases |= _releases(of_cluster, log_dirs[cluster])
-        if longest := _longest_metadata(of_cluster):
-            dated_epochs |= {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs[cluster]}
-        running_until |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.running_ms)
-        gone_from |= _by_broker(of_cluster, log_dirs[cluster], lambda one: one.gone_ms)
+        for name, known in zip(SHOWN, _shown(of_cluster, log_dirs[cluster]), strict=True):
+            shown[name] |= known
         predated |= {one.member.log_dir for one in of_cluster if one.predated_ms > rules.clock_skew_ms}
-        known = _with(rules, settings)
-        settings += [*_proven_timeout(of_cluster, known, log_dirs[cluster]), *_proven_expiry(of_cluster, known)]
+        limits = _with(rules, settings)
+        settings += [*_proven_timeout(of_cluster, limits, log_dirs[cluster]), *_proven_expiry(of_cluster, limits)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
     return replace(
         _with(rules, [*settings, *defaults]),
         remote_logs={**_by_partition(remote_logs), **rules.remote_logs},
-        deleted_topics=deleted,
         unreplicated_topics=tuple(unreplicated),
-        out_of_sync=out_of_sync,
-        running_until=running_until,
-        gone_from=gone_from,
         predated=frozenset(predated),
-        releases=releases,
         leaderless=_leaderless(rules, by_cluster.values()),
-        dated_epochs=dated_epochs,
+        **shown,
     )
+
+
+def _shown(
+    evidence: Sequence[SettingEvidence], log_dirs: Collection[tuple[int | None, str | None]]
+) -> Iterator[Mapping[Any, Any]]:
+    """Yield what files show of a cluster, for each of the fields SHOWN of the rules."""
+    longest = _longest_metadata(evidence)
+    yield {topic: deleted for one in evidence for topic, deleted in one.topics.deleted.items()}
+    yield _out_of_sync(evidence, log_dirs)
+    yield _releases(evidence, log_dirs)
+    yield {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs} if longest else {}
+    yield _by_broker(evidence, log_dirs, lambda one: one.running_ms)
+    yield _by_broker(evidence, log_dirs, lambda one: one.gone_ms)
 
 
 def _longest_metadata(evidence: Iterable[SettingEvidence]) -> SettingEvidence | None:
@@ -337,68 +336,3 @@ def _is_credible(expired: Expired, longest_idle_ms: int) -> bool:
     less than others that are known may be missing for any reason; several of them that wrote last at once may not.
     """
     return expired.count > 1 or 2 * expired.idle_ms > longest_idle_ms
-
-
-def setting_rows(rules: Rules) -> Rows:
-    """Return the rows of the table of settings: all known ones, and Kafka's defaults for the others."""
-    return _rows(_known_settings(rules))
-
-
-def rows_in_force(rules: Rules, log_dirs: Iterable[str | None], topics: Callable[[str], bool]) -> Rows:
-    """Return the rows of the settings that count for some log directories and topics.
-
-    Args:
-        rules: all settings that are known.
-        log_dirs: the log directories.
-        topics: returns whether a topic is selected.
-    """
-    every, in_force = frozenset(log_dirs), list[Setting]()
-    remaining: dict[str, set[str | None]] = defaultdict(lambda: set(every))
-    for setting in _known_settings(rules):
-        concerned = every if setting.log_dirs is None else every & setting.log_dirs
-        kind, _, name = (setting.entity or "").partition(" ")
-        if kind == "topic":
-            if concerned and topics(name):
-                in_force.append(setting)
-        elif remaining[setting.name] & concerned:
-            in_force.append(setting)
-            remaining[setting.name] -= concerned
-    return _rows(in_force)
-
-
-def _known_settings(rules: Rules) -> list[Setting]:
-    """Return all known settings and Kafka's defaults for the others; of those for a log directory the first counts."""
-    known = (*rules.settings, *rules.topic_settings)
-    with_release = {setting.name for setting in known if setting.is_default}
-    defaults = (default_setting(name) for name in KNOWN if name not in with_release)
-    for_all: set[str] = set()
-    settings = []
-    for setting in (*known, *defaults):
-        if setting.name not in for_all:
-            settings.append(setting)
-            for_all |= {setting.name} if setting.entity is None and setting.log_dirs is None else set()
-    return known_first(settings)
-
-
-def _rows(settings: Sequence[Setting]) -> Rows:
-    columns = {
-        **{name: [getattr(_place(setting), name) for setting in settings] for name in Place._fields},
-        "name": [setting.name for setting in settings],
-        "value": [setting.value for setting in settings],
-        "source": [setting.source for setting in settings],
-        "entity": [setting.entity for setting in settings],
-        "log_dirs": [_listed(setting.log_dirs) for setting in settings],
-        "meaning": [setting.meaning for setting in settings],
-    }
-    return Rows(RESULTS["settings"], len(settings), columns)
-
-
-def _place(setting: Setting) -> Place:
-    """Return the broker, log directory or topic that a setting is for, as far as it is a single one."""
-    kind, _, name = (setting.entity or "").partition(" ")
-    (log_dir,) = setting.log_dirs if setting.log_dirs and len(setting.log_dirs) == 1 else (None,)
-    return Place(int(name) if kind == "broker" else None, log_dir, name if kind == "topic" else None, None)
-
-
-def _listed(log_dirs: LogDirs | None) -> str | None:
-    return None if log_dirs is None else " ".join(sorted(log_dir or "" for log_dir in log_dirs)) or None

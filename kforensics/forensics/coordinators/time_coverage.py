@@ -1,6 +1,6 @@
 """Which time the log of a partition covers: since when it existed, and until when it has all that was written.
 
-Only the clocks of brokers and controllers show it: times of markers, log append times, and the elections in the
+The clocks of brokers and controllers show it: times of markers and files, log append times, and the elections in the
 metadata log, which date leader epochs. Clients choose create times: those of records that MirrorMaker or Kafka Streams
 write may be older than the topic.
 """
@@ -68,7 +68,7 @@ class TimeCoverage(NamedTuple):
         is_broken = state.is_broken or state.log.has_damaged_batches
         return cls(
             start=NEVER if is_broken else _start(state, markers),
-            existed_by=_existed_by(state, markers),
+            existed_by=_existed_by(state, markers, newest),
             is_whole=state.is_complete and state.first_complete_offset == 0 and not _was_cleaned_elsewhere(state),
             seen_until=seen_until,
             first_led=_first_led(state),
@@ -107,22 +107,23 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
     return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
 
 
-def _existed_by(state: PartitionState, markers: StructRows) -> int:
+def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int) -> int:
     """Return when a log existed at the latest, NEVER if nothing shows it.
 
     An empty log may have been created at any time, unless its broker led the partition. A broker writes
-    ``partition.metadata`` when it creates the log; a copy without the times of files makes it younger.
+    ``partition.metadata`` when it creates the log, so create times before that are no evidence. They are where a copy
+    has not kept the times of files.
     """
-    log, created = state.log, state.partition.created_ms or NO_TIME
-    dated, skew = _dated_epochs(state), state.rules.clock_skew_ms
+    log, dated, skew = state.log, _dated_epochs(state), state.rules.clock_skew_ms
     known = [dated.known_since + skew] if dated else []
     if not log.batches:
         return min(known, default=NEVER) if epoch_starts(state) else NEVER
-    is_append_time = (log.first.magic >= 1) & (log.first.attributes & LOG_APPEND_TIME_BIT != 0)
-    times = [*known, *log.first.max_timestamp[is_append_time].tolist(), *markers[:1]["marker_timestamp"].tolist()]
-    if created >= FIRST_KAFKA_MS:
+    times = [*known, *markers[:1]["marker_timestamp"].tolist()]
+    created, counts = state.partition.created_ms or NO_TIME, log.first.max_timestamp >= 0
+    if created >= FIRST_KAFKA_MS and kept_until(state, newest_marker) != NO_TIME:
         times.append(created + skew)
-    return min(times, default=NEVER)
+        counts &= (log.first.magic >= 1) & (log.first.attributes & LOG_APPEND_TIME_BIT != 0)
+    return min([*times, *log.first.max_timestamp[counts].tolist()], default=NEVER)
 
 
 def _dated_epochs(state: PartitionState) -> DatedEpochs | None:

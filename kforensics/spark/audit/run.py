@@ -21,7 +21,8 @@ from kforensics.forensics.audit.audit_scope import AuditScope
 from kforensics.forensics.audit.cluster_membership import with_cluster_times
 from kforensics.forensics.audit.cross_partition_duplicates import SearchedReplicas
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_rows
+from kforensics.forensics.audit.setting_evidence import rules_by_evidence
+from kforensics.forensics.audit.setting_rows import setting_rows
 from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.result_rows import Rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime
+from os import utime
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,15 @@ def commands_in(text: str) -> list[str]:
     return [piece for piece, is_command in split_commands(text, "t") if is_command]
 
 
-def stuck(folder: Path, coordinator: str, *, kept_until: int | None = None, **options: Any) -> tuple[str, Finding]:
+def stuck(
+    folder: Path, coordinator: str, *, kept_until: int | None = None, written: int = NOW + 1000, **options: Any
+) -> tuple[str, Finding]:
     forge(folder, OPEN)
     forge_coordinator(folder, coordinator)
     if kept_until is not None:
         keep_times(folder, NOW + 1000, kept_until)
+        for file in (folder / "__transaction_state-0").glob("0*"):
+            utime(file, ns=(written * 1_000_000,) * 2)
     return findings_with_remedies(folder, **options)["lso-stuck"]
 
 
@@ -121,9 +126,9 @@ def test_nothing_shows_what_became_of_it_after_the_copy(decided: str, kept_until
     In the first case brokers may have ended it since. In the second nothing is late: no coordinator has run since.
     """
     is_assumed = kept_until is None
-    text, finding = stuck(
-        tmp_path, ONGOING + decided, kept_until=kept_until, as_of_ms=NOW + 100 * HOUR, is_assumed=is_assumed
-    )
+    written = NOW + (3_000_000 if decided else 1000)
+    options = {"as_of_ms": NOW + 100 * HOUR, "is_assumed": is_assumed}
+    text, finding = stuck(tmp_path, ONGOING + decided, kept_until=kept_until, written=written, **options)
     assert commands_in(text)[0] == DESCRIBE
     assert finding.severity is (Severity.INFO if is_assumed else Severity.WARNING)
     if is_assumed and not decided:
