@@ -34,8 +34,8 @@ _STEP_MS = 25
 _PRODUCER = 4711
 _BYTES = 400
 _SEGMENT = 1 << 30
-_COORDINATOR: Order = ("__transaction_state", "", 0, "state")
-_DATA: Order = ("orders", "", 0, "orders")
+_COORDINATOR: Order = (False, "__transaction_state", "", 0, "state")
+_DATA: Order = (False, "orders", "", 0, "orders")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
