@@ -28,7 +28,7 @@ FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALCULATED = re.compile(r"^<!-- \[\[\[cog (.*?) \]\]\] -->\n(.*?)^<!-- \[\[\[end\]\]\] -->$", re.MULTILINE | re.DOTALL)
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # typer names no class for a group
 # Programs of other machines, which are not run here.
-ELSEWHERE = ("git", "grep", "kubectl", "python3", "rsync", "scp", "ssh", "zstd")
+ELSEWHERE = ("du", "git", "grep", "kubectl", "python3", "rsync", "scp", "sort", "ssh", "zstd")
 # What sets up completion: tests/cli/test_completion.py does.
 COMPLETION = (["--install-completion"], [">"])
 # What is too large to be run for a page: other tests hold these against what they print.

@@ -188,10 +188,13 @@ def _fencing_lines(history: TransactionalIdHistory) -> Iterator[Line]:
         times, last = sum(event.fenced for event in fencing), fencing[-1].last_time
         when = "" if last == NO_TIME else f", last at {format_time_ms(last)}"
         how = (
-            "the id was initialized again, after a restart, by another instance with the same id, or by fenceProducers"
+            "the id was initialized again, after a restart or an error, by another instance with the same id, or by "
+            "fenceProducers"
         )
         yield Line(f"  fenced {format_count(times, 'time')}{when}: {how}", hang=4)
-        yield Line("  next: if it was no restart, find both in the request log of the coordinator's broker", hang=4)
+        yield Line(
+            "  next: without a restart or error, find both in the request log of the coordinator's broker", hang=4
+        )
 
 
 def _component_lines(history: TransactionalIdHistory) -> Iterator[Line]:

@@ -179,7 +179,7 @@ def test_text_states_how_often_an_id_was_fenced() -> None:
     words = ("ids", "--quiet", "--transactional-id")
     fenced = run(*words, "fenced", SAMPLES / "transactions-v2").text
     assert "  fenced 1 time, last at 2026-11-21 12:05:20.851 UTC: the id was initialized again, after a rest" in fenced
-    assert "  next: if it was no restart, find both in the request log" in fenced
+    assert "  next: without a restart or error, find both in" in fenced
     assert "  fenced " not in run(*words, "hanging", SAMPLES / "transactions-v2").text
 
 

@@ -215,22 +215,19 @@ def _remedy(
         look = OF_ELECTION if lead["code"] == "unclean-election-loss" else EXPLAIN
         check = filled_in(look if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
     if lead["code"] == "unclean-election-loss":
-        remedy = _saving_others(remedy, lead, own)
+        remedy += _saving_others(lead, own)
     return f"{check.replace('{log_dirs}', log_dirs)} {remedy}".rstrip()
 
 
-def _saving_others(remedy: str, lead: Mapping[str, Any], own: Sequence[Mapping[str, Any]]) -> str:
-    """Return the remedy of a finding with the commands that save what other partitions lost, after its own ones."""
-    others = [
-        f"{_name(one)}: {'; '.join(commands)}"
-        for one in own
-        if _name(one) != _name(lead) and (commands := SAVES.findall(one["remedy"] or ""))
-    ]
-    more = len(others) - MAX_SAVED
-    sentences = "".join(f" Those of {other}." for other in others[:MAX_SAVED])
-    sentences += f" The findings of {format_count(more, 'other partition')} name further files." if more > 0 else ""
-    own_ends = [match.end() + 1 for match in SAVES.finditer(remedy)]  # after the full stop
-    return f"{remedy[: own_ends[-1]]}{sentences}{remedy[own_ends[-1] :]}" if own_ends else remedy
+def _saving_others(lead: Mapping[str, Any], own: Sequence[Mapping[str, Any]]) -> str:
+    """Return the commands that save what other partitions than that of the reported finding lost, as sentences."""
+    commands: dict[str, list[str]] = {}
+    for one in own:
+        if _name(one) != _name(lead):
+            commands.setdefault(_name(one), []).extend(SAVES.findall(one["remedy"] or ""))
+    saving = [f" Save those of {name}: {'; '.join(saves)}." for name, saves in commands.items() if saves]
+    more = " The findings of further partitions name further files." if len(saving) > MAX_SAVED else ""
+    return "".join(saving[:MAX_SAVED]) + more
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]]) -> str:

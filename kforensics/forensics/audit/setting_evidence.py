@@ -34,7 +34,7 @@ from kforensics.forensics.metadata.cluster_settings import (
 )
 from kforensics.forensics.metadata.metadata_versions import Release
 from kforensics.forensics.metadata.remote_log import RemoteLog, remote_logs_in
-from kforensics.forensics.partition.kept_times import predated_by
+from kforensics.forensics.partition.kept_times import newest_batch_time, predated_by
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.sidecar.snapshot_expiry import Expired, SnapshotExpiry, snapshot_expiry
 from kforensics.parsers.files.log_names import METADATA_TOPIC, REMOTE_LOG_METADATA
@@ -43,8 +43,6 @@ __all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence"]
 
 LogDirs = frozenset[str | None]
 NO_TOPICS = KnownTopics()
-# What files show of a cluster, in the order of `_shown`.
-SHOWN = ("deleted_topics", "out_of_sync", "releases", "dated_epochs", "running_until", "gone_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +89,18 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
     with suppress(InputError):  # the audit of the partition reports it
         if partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
-            evidence = replace(evidence, length=length, predated_ms=predated_by(partition))
+            evidence = replace(evidence, length=length)
         if partition.place.topic == METADATA_TOPIC and partition.segments:
             settings, release, topics, releases = cluster_facts_in(partition)
             evidence = replace(evidence, configured=settings, release=release, topics=topics, releases=releases)
             running = running_in(partition)
             evidence = replace(evidence, running_ms=running.until, gone_ms=running.gone_from)
+            evidence = replace(evidence, predated_ms=predated_by(partition, running.until))
         elif partition.place.topic == REMOTE_LOG_METADATA:
             evidence = replace(evidence, remote_logs=remote_logs_in(partition))
         elif partition.place.topic == TRANSACTION_STATE:
             evidence = replace(evidence, timeout=longest_timeout(partition))
+            evidence = replace(evidence, predated_ms=predated_by(partition, newest_batch_time(partition)))
     shown = (evidence.configured, evidence.timeout, evidence.expiry, evidence.running_ms, evidence.remote_logs)
     return evidence if any(shown) or evidence.predated_ms else None
 
@@ -128,14 +128,13 @@ def rules_by_evidence(
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
     settings, defaults, remote_logs, predated = list(given), list[Setting](), list[RemoteLog](), {*rules.predated}
-    shown: dict[str, Any] = {name: dict(getattr(rules, name)) for name in SHOWN}
-    unreplicated = [*rules.unreplicated_topics]
+    unreplicated, shown = [*rules.unreplicated_topics], dict[str, Any]()
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
         remote_logs += _remote_logs(of_cluster, log_dirs[cluster])
         unreplicated += max(of_cluster, key=lambda one: (bool(one.topics.unreplicated), one.length)).topics.unreplicated
-        for name, known in zip(SHOWN, _shown(of_cluster, log_dirs[cluster]), strict=True):
-            shown[name] |= known
+        for name, known in _shown(of_cluster, log_dirs[cluster]).items():
+            shown[name] = {**shown.get(name, getattr(rules, name)), **known}
         predated |= {one.member.log_dir for one in of_cluster if one.predated_ms > rules.clock_skew_ms}
         limits = _with(rules, settings)
         settings += [*_proven_timeout(of_cluster, limits, log_dirs[cluster]), *_proven_expiry(of_cluster, limits)]
@@ -152,15 +151,17 @@ def rules_by_evidence(
 
 def _shown(
     evidence: Sequence[SettingEvidence], log_dirs: Collection[tuple[int | None, str | None]]
-) -> Iterator[Mapping[Any, Any]]:
-    """Yield what files show of a cluster, for each of the fields SHOWN of the rules."""
+) -> dict[str, Mapping[Any, Any]]:
+    """Return what files show of a cluster, by the field of the rules."""
     longest = _longest_metadata(evidence)
-    yield {topic: deleted for one in evidence for topic, deleted in one.topics.deleted.items()}
-    yield _out_of_sync(evidence, log_dirs)
-    yield _releases(evidence, log_dirs)
-    yield {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs} if longest else {}
-    yield _by_broker(evidence, log_dirs, lambda one: one.running_ms)
-    yield _by_broker(evidence, log_dirs, lambda one: one.gone_ms)
+    return {
+        "deleted_topics": {topic: deleted for one in evidence for topic, deleted in one.topics.deleted.items()},
+        "out_of_sync": _out_of_sync(evidence, log_dirs),
+        "releases": _releases(evidence, log_dirs),
+        "dated_epochs": {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs} if longest else {},
+        "running_until": _by_broker(evidence, log_dirs, lambda one: one.running_ms),
+        "gone_from": _by_broker(evidence, log_dirs, lambda one: one.gone_ms),
+    }
 
 
 def _longest_metadata(evidence: Iterable[SettingEvidence]) -> SettingEvidence | None:

@@ -21,7 +21,7 @@ class SharedVerdict(NamedTuple):
 
     Attributes:
         worst: the worst severity.
-        findings: number of findings that concern it.
+        findings: number of findings that concern it, by their occurrences.
     """
 
     worst: Severity
@@ -37,7 +37,7 @@ def shared_verdicts(results: Iterable[PartitionResult]) -> dict[str, SharedVerdi
     verdicts: dict[str, SharedVerdict] = {}
     for result in results:
         for finding in () if result.is_counted else result.findings:
-            of_finding = SharedVerdict(finding.severity, 1)
+            of_finding = SharedVerdict(finding.severity, finding.occurrences)
             # A set has another order in each process.
             merge_verdicts(verdicts, dict.fromkeys(_folders(result, finding), of_finding))
     return verdicts
@@ -73,6 +73,7 @@ def with_shared_verdict(result: PartitionResult, verdicts: Mapping[str, SharedVe
         return result
     revised = replace(result, shared_worst=verdict.worst)
     (summary,) = result.rows["partitions"].parts()
-    verdict_columns = {"verdict": str(revised.worst), "findings": len(result.findings) + verdict.findings}
+    findings = sum(finding.occurrences for finding in result.findings) + verdict.findings
+    verdict_columns = {"verdict": str(revised.worst), "findings": findings}
     rows = replace(summary, columns={**summary.columns, **verdict_columns})
     return replace(revised, rows={**result.rows, "partitions": rows})

@@ -27,7 +27,6 @@ __all__ = [
     "is_overdue",
     "is_stuck",
     "partition_copied_at",
-    "running_until",
     "seen_until",
     "shown_until",
     "transaction_deadlines",
@@ -112,10 +111,10 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
 
 def _stopped_until(cluster: Cluster, history: History) -> int:
     """Return until when a coordinator that was stopped was surely running, NEVER if the caller gives another time."""
-    return running_until(cluster, history) if cluster.rules.is_assumed else NEVER
+    return _running_until(cluster, history) if cluster.rules.is_assumed else NEVER
 
 
-def running_until(cluster: Cluster, log: History | PartitionMarkers) -> int:
+def _running_until(cluster: Cluster, log: History | PartitionMarkers) -> int:
     """Return until when the broker of a log was surely running, by its records and by its files.
 
     Files that a copy has made new are taken for old ones if they are hardly younger than the newest record.
@@ -141,11 +140,11 @@ def shown_until(cluster: Cluster, markers: PartitionMarkers) -> IntArray:
     logs: tuple[History | PartitionMarkers, ...] = (*histories, markers)
     for log in logs:
         log_dir = log.place.log_dir
-        newest[log_dir] = max(running_until(cluster, log), newest.get(log_dir, NO_TIME))
+        newest[log_dir] = max(_running_until(cluster, log), newest.get(log_dir, NO_TIME))
     times = []
     for one in histories:
         log_dir, is_given = one.place.log_dir, _is_evaluated_at_its_copy(cluster, one) and not one.is_stopped
-        shown = newest[log_dir] if one.kept_until == NO_TIME else running_until(cluster, one)
+        shown = newest[log_dir] if one.kept_until == NO_TIME else _running_until(cluster, one)
         times.append(rules.as_of_ms if is_given else max(shown, rules.running_until.get(log_dir, NO_TIME)))
     until: IntArray = np.minimum(np.array(times, "i8"), _known_until(cluster))
     return until

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
-from kforensics.forensics.coordinators.time_coverage import TimeCoverage
+from kforensics.forensics.coordinators.time_coverage import FirstEpoch, TimeCoverage
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
@@ -106,8 +106,8 @@ class PartitionMarkers:
         coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
             taken; NEVER if the broker was stopped.
         seen_until: newest time that is known of it: what was written before is in it, unless it is lost.
-        first_led: the leader epoch that its offset 0 has, and when that began, if the metadata dates it and knew the
-            partition before; None otherwise.
+        first_led: the leader epoch that its offset 0 has, if the metadata dates it and knew the partition before; None
+            otherwise.
         last_marker_time: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
             the cluster went on without it.
@@ -134,7 +134,7 @@ class PartitionMarkers:
     last_marker_time: int = NO_TIME
     existed_by: int = NEVER
     seen_until: int = NO_TIME
-    first_led: tuple[int, int] | None = None
+    first_led: FirstEpoch | None = None
     is_whole: bool = False
     coverage_end: int = NEVER
     copied_at: int = NEVER
@@ -164,7 +164,8 @@ class PartitionMarkers:
     def of(cls, state: PartitionState) -> PartitionMarkers:
         """Return the markers and open transactions of a partition."""
         markers = _with_written_by(_markers(state))
-        coverage = TimeCoverage.of(state, markers)
+        starts = epoch_starts(state)
+        coverage = TimeCoverage.of(state, markers, starts)
         lag = coverage.lag
         return cls(
             place=state.partition.place,
@@ -188,7 +189,7 @@ class PartitionMarkers:
             offset_gaps=state.log.offset_gaps + state.log_gaps.has_lost_end,
             is_broken=state.is_broken or state.log.has_damaged_batches,
             topic_id=state.partition.topic_id,
-            epoch_starts=epoch_starts(state),
+            epoch_starts=starts,
             lagging_since=None if lag is None else lag.since,
             left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
@@ -206,10 +207,11 @@ class PartitionMarkers:
 
         The partition had that log, and has one that a later leader began at offset 0.
         """
-        if self.first_led is None or not self.is_whole or not self.existed_by <= time < self.first_led[1]:
+        first = self.first_led
+        if first is None or not self.is_whole or not max(self.existed_by, first.known_since) <= time < first.began:
             return None
-        epoch, began = self.first_led
-        return f"its log begins at offset 0 with leader epoch {epoch} of {format_time(began)}, earlier records are gone"
+        began = f"leader epoch {first.epoch} of {format_time(first.began)}"
+        return f"its log begins at offset 0 with {began}, earlier records are gone"
 
     @property
     def last_stable_offset(self) -> int:

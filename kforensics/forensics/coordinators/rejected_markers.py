@@ -15,7 +15,6 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, State
-from kforensics.forensics.coordinators.deadlines import running_until
 from kforensics.forensics.coordinators.hanging_transactions import have_all
 from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.coordinators.transactions.transaction_partitions import group_numbers
@@ -88,8 +87,7 @@ def rejected_markers(cluster: Cluster) -> Rejections:
     coordinators, join = cluster.coordinators, cluster.marker_join
     ids = column_at(coordinators.transactions, "id", join.transaction_partitions["transaction"][rows])
     numbers, partitions = coordinators.ids["coordinator"][ids], join.transaction_partitions["partition"][rows]
-    until = np.array([min(running_until(cluster, one), one.known_until) for one in coordinators.histories], "i8")
-    reach = until[numbers]
+    reach = coordinators.last_record_time[numbers]  # its files are no proof: checkpoints may be copied much later
     for partition in np.unique(partitions).tolist():
         has_all = have_all(cluster, join.by_partition[partition])[numbers] & (partitions == partition)
         reach[has_all] = NEVER

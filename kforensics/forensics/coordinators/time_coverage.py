@@ -16,14 +16,28 @@ from kforensics.forensics.core.election import DatedEpochs
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS
-from kforensics.forensics.partition.epoch_starts import epoch_starts
+from kforensics.forensics.partition.epoch_starts import EpochStarts
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
 from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 
-__all__ = ["TimeCoverage"]
+__all__ = ["FirstEpoch", "TimeCoverage"]
+
+
+class FirstEpoch(NamedTuple):
+    """The leader epoch that the offset 0 of a log has.
+
+    Attributes:
+        epoch: the epoch.
+        began: when it began, in ms.
+        known_since: when the metadata shows the partition for the first time, in ms, which is earlier.
+    """
+
+    epoch: int
+    began: int
+    known_since: int
 
 
 class TimeCoverage(NamedTuple):
@@ -34,8 +48,8 @@ class TimeCoverage(NamedTuple):
         existed_by: when it existed at the latest, by the clock of a broker; NEVER if nothing shows it.
         is_whole: whether it begins with the first batch that was ever written to it.
         seen_until: newest time that is known of it: what was written before is in it, unless it is lost.
-        first_led: the leader epoch that its offset 0 has, and when that began, if the metadata dates it and knew the
-            partition before; None otherwise.
+        first_led: the leader epoch that its offset 0 has, if the metadata dates it and knew the partition before; None
+            otherwise.
         newest_marker: time of the last marker of any producer.
         copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
             the cluster went on without it.
@@ -47,31 +61,32 @@ class TimeCoverage(NamedTuple):
     existed_by: int
     is_whole: bool
     seen_until: int
-    first_led: tuple[int, int] | None
+    first_led: FirstEpoch | None
     newest_marker: int
     copied_at: int
     end: int
     lag: Lag | None
 
     @classmethod
-    def of(cls, state: PartitionState, markers: StructRows) -> TimeCoverage:
+    def of(cls, state: PartitionState, markers: StructRows, starts: EpochStarts) -> TimeCoverage:
         """Return the coverage of a partition.
 
         Args:
             state: the partition, with the rules that follow from all settings.
             markers: its markers, in the order of the log.
+            starts: its leader epochs with their start offsets.
         """
         newest = max((int(part["marker_timestamp"].max()) for part in pieces(markers)), default=NO_TIME)
         lag = lag_of(state, newest)
         copied_at = _copied_at(state, lag)
-        seen_until = max(newest, _seen_until(state))
+        seen_until = max(newest, _seen_until(state, starts))
         is_broken = state.is_broken or state.log.has_damaged_batches
         return cls(
             start=NEVER if is_broken else _start(state, markers),
-            existed_by=_existed_by(state, markers, newest),
+            existed_by=_existed_by(state, markers, newest, led=bool(starts)),
             is_whole=state.is_complete and state.first_complete_offset == 0 and not _was_cleaned_elsewhere(state),
             seen_until=seen_until,
-            first_led=_first_led(state),
+            first_led=_first_led(state, starts),
             newest_marker=newest,
             copied_at=copied_at,
             end=_end(state, (newest, seen_until), copied_at, lag),
@@ -107,7 +122,7 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
     return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
 
 
-def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int) -> int:
+def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int, *, led: bool) -> int:
     """Return when a log existed at the latest, NEVER if nothing shows it.
 
     An empty log may have been created at any time, unless its broker led the partition. A broker writes
@@ -117,7 +132,7 @@ def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int) 
     log, dated, skew = state.log, _dated_epochs(state), state.rules.clock_skew_ms
     known = [dated.known_since + skew] if dated else []
     if not log.batches:
-        return min(known, default=NEVER) if epoch_starts(state) else NEVER
+        return min(known, default=NEVER) if led else NEVER
     times = [*known, *markers[:1]["marker_timestamp"].tolist()]
     created, counts = state.partition.created_ms or NO_TIME, log.first.max_timestamp >= 0
     if created >= FIRST_KAFKA_MS and kept_until(state, newest_marker) != NO_TIME:
@@ -131,21 +146,23 @@ def _dated_epochs(state: PartitionState) -> DatedEpochs | None:
     return state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
 
 
-def _seen_until(state: PartitionState) -> int:
+def _seen_until(state: PartitionState, starts: EpochStarts) -> int:
     """Return the newest time that batches and leader epochs show of a log, NO_TIME if they show none.
 
     The checkpoint of leader epochs may have been copied after the log: an epoch beyond its end shows nothing.
     """
     dated, end = _dated_epochs(state), state.log_end_offset
-    elected = dated.newest(epoch for epoch, start in epoch_starts(state) if start <= end) if dated else None
+    elected = dated.newest(epoch for epoch, start in starts if start <= end) if dated else None
     appended = state.log.newest_timestamp if state.log.has_append_times else NO_TIME
     return max(appended, NO_TIME if elected is None else elected)
 
 
-def _first_led(state: PartitionState) -> tuple[int, int] | None:
-    dated, (epoch, start) = _dated_epochs(state), next(iter(epoch_starts(state)), (NONE, NONE))
-    elected = dated.elected.get(epoch) if dated and start == 0 else None
-    return None if dated is None or elected is None or elected <= dated.known_since else (epoch, elected)
+def _first_led(state: PartitionState, starts: EpochStarts) -> FirstEpoch | None:
+    dated, (epoch, start) = _dated_epochs(state), next(iter(starts), (NONE, NONE))
+    began = dated.elected.get(epoch) if dated and start == 0 else None
+    if dated is None or began is None or began <= dated.known_since:
+        return None
+    return FirstEpoch(epoch, began, dated.known_since)
 
 
 def _copied_at(state: PartitionState, lag: Lag | None) -> int:

@@ -80,7 +80,7 @@ class Rules:
         gone_from: when the broker of each log directory had missed a record of the metadata log, in ms: from then on it
             was stopped, or without its controllers, if it was not copied then.
         predated: log directories whose files have times from before what their broker wrote, as far as the logs of the
-            metadata and of the coordinators show it.
+            metadata and of ``__transaction_state`` show it.
         releases: major and minor number of the release with which the broker of each log directory registered last.
         leaderless: when partitions had no leader, by topic id and partition, as far as metadata logs show it, if that
             was for longer than clocks may differ.

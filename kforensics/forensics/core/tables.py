@@ -102,7 +102,7 @@ records_per_batch float64 average number of data records in a data batch; null i
 aborted_share float64 share of aborted transactions among the ended ones; null if none has ended
 transaction_records float64 average number of records in a transaction
 transaction_ms float64 average duration of an ended transaction in ms
-findings int64 number of findings, with those of a comparison with other replicas from severity warning on
+findings int64 number of findings, with those of its topic, and from severity warning on those across replicas
 read string ok, or why the partition could not be read
 """)
 BATCH_HISTOGRAMS = parse_columns("""

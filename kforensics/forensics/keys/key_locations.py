@@ -101,8 +101,8 @@ class SplitKeyCause(IntEnum):
     STRAY = 2
     # The newest record of the key is a tombstone, which does not delete the value in the other partition.
     TOMBSTONE = 3
-    # The key is empty, and the topic is written with another partitioner than the default one of the Java client. That
-    # of librdkafka, ``consistent_random``, places empty keys at random, as records without a key.
+    # The key is empty, and nothing shows that the default partitioner of the Java client placed the keys. That of
+    # librdkafka, ``consistent_random``, places empty keys at random, as records without a key.
     EMPTY = 4
 
 
@@ -287,7 +287,7 @@ def _pairs(rows: KeyLocationArray, key: IntArray, fit: PartitionerFit, *, tombst
 
 
 def _are_random(rows: KeyLocationArray, fit: PartitionerFit) -> BoolArray:
-    """Return which keys are placed at random: empty ones, if the default partitioner did not place the others."""
+    """Return which keys may be placed at random: empty ones, unless the default partitioner placed the others."""
     ((murmur,), (identity,)) = murmur2(pack_keys([b""]))
     is_empty: BoolArray = (rows["murmur"] == murmur) & (rows["identity"] == identity)
     return is_empty & (not fit.uses_default)

@@ -10,13 +10,19 @@ from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.marker_times import newest_marker_time
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.columns.batch_reader import batch_chunks
 from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.format.rows import ignore_damage
-from kforensics.parsers.kernels.policy import kernels_for
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
 
-__all__ = ["kept_until", "may_precede", "newest_written_ms", "precede_data", "predated_by"]
+__all__ = [
+    "kept_until",
+    "may_precede",
+    "newest_batch_time",
+    "newest_written_ms",
+    "precede_data",
+    "predated_by",
+]
 
 # Topics in which brokers set the timestamps.
 DATED_BY_BROKERS = (CONSUMER_OFFSETS, METADATA_TOPIC, TRANSACTION_STATE)
@@ -71,19 +77,28 @@ def may_precede(time_ms: int, other_ms: int) -> bool:
     return time_ms <= other_ms if are_whole else time_ms < other_ms
 
 
-def predated_by(partition: Partition) -> int:
-    """Return by how many ms the files of a log of the metadata or of a coordinator are older than what is in it.
+def predated_by(partition: Partition, newest_ms: int | None) -> int:
+    """Return by how many ms the files of a log are older than what is in it, by a time that a broker set.
+
+    Args:
+        partition: a partition whose timestamps brokers set.
+        newest_ms: the newest timestamp in it, None if there is none.
+    """
+    written = partition.newest_mtime_ms
+    return 0 if written is None or newest_ms is None else max(0, newest_ms - written)
+
+
+def newest_batch_time(partition: Partition) -> int | None:
+    """Return the newest timestamp in the last segment of a log, None if it has none.
 
     Raises:
-        InputError: the log cannot be read.
+        InputError: the segment cannot be read.
     """
-    newest = partition.newest_mtime_ms
-    if newest is None or partition.place.topic not in (METADATA_TOPIC, TRANSACTION_STATE):
-        return 0
-    with open_source(partition.segments[-1].path) as source:
-        chunks = batch_chunks(source, 0, ignore_damage, kernels_for)
-        written = max((int(chunk.max_timestamp[chunk.crc_valid].max(initial=NO_TIME)) for chunk in chunks), default=0)
-    return max(0, written - newest)
+    for segment in partition.segments[-1:]:
+        with open_source(segment.path) as source:
+            batches = (batch for batch in walk(source) if isinstance(batch, Batch) and batch.crc_valid)
+            return max(filter(None, (batch.max_timestamp for batch in batches)), default=None)
+    return None
 
 
 def _written_by_broker(state: PartitionState) -> int:

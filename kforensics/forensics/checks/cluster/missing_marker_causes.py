@@ -59,7 +59,10 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     is_within = cluster.leaderless(markers, row["completed"], 0) is not None
     election = cluster.cut_off_by(markers, row["decided"])
     missing = f"{partition} has no marker of {transaction} ({producer}, {completed})"
-    if not is_within and (lost := _lost_log(markers, missing, row["completed"])) is not None:
+    # An election that cut off the end of the log, or all of it, explains more than that the log was lost.
+    first_epoch = markers.first_led and markers.first_led.epoch
+    is_elected = loss is not None or (election is not None and election.leader_epoch == first_epoch)
+    if not is_within and not is_elected and (lost := _lost_log(markers, missing, row["completed"])) is not None:
         return lost
     # An unclean election that ends a time without a leader just after the transaction explains more than that time.
     is_cut_off = leaderless is not None and not is_within and election is not None and leaderless[1] == election
@@ -102,11 +105,11 @@ def _lost_log(markers: PartitionMarkers, missing: str, completed: int) -> Missin
     lost = markers.lost_since(completed)
     if lost is None or markers.first_led is None:
         return None
-    epoch, began = markers.first_led
+    first = markers.first_led
     return MissingMarkerCause(
         f"{missing}: {lost}.",
-        {"elected_at": began, "leader_epoch": epoch},
-        "whole log lost while the partition had no leader: likely",
+        {"elected_at": first.began, "leader_epoch": first.epoch},
+        f"whole log lost before leader epoch {first.epoch}: likely",
     )
 
 

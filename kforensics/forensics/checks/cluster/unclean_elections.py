@@ -151,6 +151,7 @@ def _left(loss: UncleanLoss) -> str:
     if not loss.copies:
         return ""
     ranges = ", ".join(format_offsets(copy.first_offset, copy.last_offset) for copy in loss.copies[:NAMED])
+    ranges += f" and {len(loss.copies) - NAMED} more" if len(loss.copies) > NAMED else ""
     return f" ({'a file still has' if len(loss.copies) == 1 else 'files still have'} {ranges})"
 
 

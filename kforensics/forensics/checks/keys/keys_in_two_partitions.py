@@ -54,6 +54,11 @@ OFTEN = 0.1
 # Keys to name in a finding, and the bytes of each to show.
 NAMED, LONGEST = 3, 60
 
+# Whether librdkafka wrote an empty key, by whether another partitioner than Java's default one placed the other keys.
+RANDOM = {
+    True: "likely, the keys of the topic are not where the Java client places them",
+    False: "possible, too few keys show the partitioner",
+}
 Examples = Sequence[SplitKey]
 
 
@@ -111,7 +116,7 @@ def _empty_key(topic: TopicKeys, partitions: list[int]) -> KeyFinding:
         severity=Severity.INFO,
         evidence={"keys": 1, "partitions": partitions},
         exactness=Exactness.APPROXIMATE,
-        benign=("librdkafka: likely, the keys of the topic are not where the Java client places them",),
+        benign=(f"librdkafka: {RANDOM[topic.fit.uses_default is False]}",),
     )
 
 
