@@ -6,14 +6,18 @@ time is a bound on what was written only where neither shows.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.marker_times import newest_marker_time
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
-from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import METADATA_TOPIC, TRANSACTION_STATE
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
+
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = [
     "kept_until",

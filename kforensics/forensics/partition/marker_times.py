@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
-from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS
 from kforensics.parsers.format.array_types import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = [
     "marker_pages",

@@ -18,6 +18,7 @@ from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, has_replaced_segment, logs_in
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
+from kforensics.forensics.partition.kept_times import precede_data
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
     CLEANER,
@@ -241,8 +242,6 @@ class PartitionState:
     @cached_property
     def has_predated_files(self) -> bool:
         """Whether its files have times from before what its broker wrote, so that they are no bounds on anything."""
-        from kforensics.forensics.partition.kept_times import precede_data  # needs this class
-
         return precede_data(self)
 
     @property
