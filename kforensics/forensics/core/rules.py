@@ -173,12 +173,11 @@ class Rules:
             topic_id: the id of its topic.
             partition: its partition number.
         """
-        key = topic_id or "", -1 if partition is None else partition
-        return self.out_of_sync.get(log_dir, {}).get(key)
+        return self.out_of_sync.get(log_dir, {}).get(_key(topic_id, partition))
 
     def leaderless_times(self, topic_id: str | None, partition: int | None) -> tuple[Leaderless, ...]:
         """Return when a partition had no leader, as far as the metadata of its cluster shows it."""
-        return self.leaderless.get((topic_id or "", -1 if partition is None else partition), ())
+        return self.leaderless.get(_key(topic_id, partition), ())
 
     def epochs_of(self, log_dir: str | None, topic_id: str | None, partition: int | None) -> DatedEpochs | None:
         """Return when the leader epochs of a partition began, as the metadata of its cluster shows it.
@@ -188,8 +187,7 @@ class Rules:
             topic_id: the id of its topic.
             partition: its partition number.
         """
-        key = topic_id or "", -1 if partition is None else partition
-        return self.dated_epochs.get(log_dir, {}).get(key)
+        return self.dated_epochs.get(log_dir, {}).get(_key(topic_id, partition))
 
     def remote_log(self, topic_id: str | None, partition: int | None, log_dir: str | None) -> RemoteLog | None:
         """Return what is known of a partition in remote storage, None if nothing is."""
@@ -263,3 +261,7 @@ class Rules:
     def late_ms(self) -> int:
         """Time without a batch after which Kafka considers an open transaction late."""
         return self.max_txn_timeout_ms + self.late_buffer_ms
+
+
+def _key(topic_id: str | None, partition: int | None) -> tuple[str, int]:
+    return topic_id or "", -1 if partition is None else partition
