@@ -90,11 +90,21 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
     """Return the most complete replica of each partition; the oldest one shows since when its log existed."""
     every = list(replicas)
+    return dated_by_all(most_complete(every), every)
+
+
+def dated_by_all(chosen: Iterable[PartitionMarkers], replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+    """Return some replicas with the time by which the oldest replica of the same log existed.
+
+    Args:
+        chosen: the replicas.
+        replicas: all of the cluster, these among them.
+    """
     existed: dict[tuple[TopicPartition, str | None], int] = {}
-    for markers in every:
+    for markers in replicas:
         log = markers.name, markers.topic_id
         existed[log] = min(markers.existed_by, existed.get(log, NEVER))
-    return [replace(one, existed_by=existed[one.name, one.topic_id]) for one in most_complete(every)]
+    return [replace(one, existed_by=existed[one.name, one.topic_id]) for one in chosen]
 
 
 def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.audit.cluster_result import best_histories, best_replicas, most_complete
+from kforensics.forensics.audit.cluster_result import best_histories, dated_by_all, most_complete
 from kforensics.forensics.audit.part_rows import PartRows
 from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf
 from kforensics.forensics.checks.cluster.decided_markers import of_listed, outside_window
@@ -120,10 +120,10 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     log_dirs = {log.log_dir for log in logs}
     order_of = {id(log.markers): order for order, log in orders.items() if log.markers}
     # In the order in which the parts are merged: partitions have their numbers from it.
-    oldest = best_replicas(log.markers for log in logs if log.markers)
+    dated = dated_by_all(best[1], (log.markers for log in logs if log.markers))
     replicas = (
         replace(markers, markers=rows.take_markers(order_of[id(chosen)]))
-        for chosen, markers in zip(best[1], oldest, strict=True)
+        for chosen, markers in zip(best[1], dated, strict=True)
     )
     cluster = Cluster.of(best[0], replicas, rules.across(log_dirs), join=join)
     yield from _PartOfCluster(cluster, logs, rows.id_numbers, rows.numbers).kept()
@@ -150,6 +150,8 @@ class _PartOfCluster:
         """Yield the part, then listed partitions whose epoch is to be compared."""
         markers = self._reported_markers() | self._consulted_markers()
         listed = self._reported_partitions() | self._owed_partitions()
+        rejecting, higher = with_higher_epoch(self._cluster)
+        listed[rejecting] = markers[higher] = True
         # No marker is -1, which indexes the False at the end.
         listed |= np.append(markers, False)[self._listed["marker"]]
         transactions = self._asked_transactions()
@@ -188,8 +190,6 @@ class _PartOfCluster:
         for outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED):
             has_both &= np.bincount(numbers[markers["outcome"][unknown] == outcome], minlength=count) > 0
         reported[unknown[has_both[numbers]]] = True
-        _, higher = with_higher_epoch(self._cluster)
-        reported[higher] = True
         return reported
 
     def _consulted_markers(self) -> BoolArray:
@@ -218,8 +218,6 @@ class _PartOfCluster:
             is_untimely = np.logical_or(*outside_window(self._cluster, decided, sent))
             reported[rows[is_untimely | ((last != NONE) & (epochs > last))]] = True
             reported[absorbing(self._cluster, rows)] = True
-        rows, _ = with_higher_epoch(self._cluster)
-        reported[rows] = True
         return reported
 
     def _certain(self) -> Iterator[tuple[IntArray, CoordinatorTransactionArray, TransactionMarkerArray]]:
