@@ -271,7 +271,7 @@ KINDS = (
         "producer-epochs", "a producer runs out of epochs", _producer, ("epoch-max-used", "epoch-near-exhaustion")
     ),
     IncidentKind("slow-transactions", "transactions last too long", _producer, ("txn-duration-excessive",)),
-    IncidentKind("aborted-transactions", "many transactions are aborted", _topic, ("txn-aborted-rate-high",)),
+    IncidentKind("aborted-transactions", "many transactions are aborted", by_cluster, ("txn-aborted-rate-high",)),
     IncidentKind("operator-abort", "an operator aborted a transaction", _producer, ("marker-admin-abort",)),
     IncidentKind("broker-clocks", "the clocks of brokers differ", by_cluster, ("broker-clocks-differ",)),
     IncidentKind(

@@ -115,14 +115,20 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
     if kind.name == "stuck-transaction":
         lead = next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0])
         what = _stuck(row, lead, own)
+    elif kind.key is by_cluster and row["severity"] == str(Severity.INFO):
+        what = _counts(row)
     else:
-        what = _counts(row) if kind.key is by_cluster else _what(row, own[0])
+        # Of many transactions that were aborted, the coordinator's log names the ids.
+        is_named = kind.name == "aborted-transactions"
+        what = _what(row, next((one for one in own if is_named and one["topic"] == TRANSACTION_STATE), own[0]))
     return {"what": what, "impact": " ".join(_impact(kind, row)) or None, "remedy": _remedy(row, own, examples)}
 
 
 def _what(row: Mapping[str, Any], lead: Mapping[str, Any]) -> str:
     """Return the message of the worst finding, with its partition, and how many partitions more there are."""
-    more = row["partition_count"] - 1
+    # Beside partitions with data, the coordinator's is not counted.
+    is_counted = lead["topic"] != TRANSACTION_STATE or TRANSACTION_STATE in row["partitions"]
+    more = row["partition_count"] - is_counted
     others = f" Also in {format_count(more, 'other partition')}." if more else ""
     begins = f"{_name(lead)} "
     subject = "" if lead["message"].startswith(begins) else f"{_name(lead)}: "

@@ -309,6 +309,20 @@ def test_replicas_that_lost_the_end_of_a_log_are_one_incident() -> None:
     ]
 
 
+def test_transactions_that_are_aborted_all_over_a_cluster_are_one_incident_that_names_the_ids() -> None:
+    found = next(iter(_results("classic-transaction")))
+    summary = IncidentSummary({}, AS_OF_MS)
+    counted = Finding(CODES["txn-aborted-rate-high"], "86 of 259 transactions were aborted (33.2 %).", Severity.WARNING)
+    for topic in ("Orders", "payments"):
+        summary.add(replace(found, place=Place(1, "/logs", topic, 0), findings=(counted,)))
+    of_id = replace(counted, message="97 of 289 transactions of 'load-1' were aborted (33.6 %).")
+    named = replace(of_id, evidence={"transactional_id": "load-1"})
+    summary.add(replace(found, place=Place(1, "/logs", "__transaction_state", 3), findings=(named,)))
+    (row,) = (dict(zip(rows.table.names, row, strict=True)) for rows in [summary.rows()] for row in rows)
+    assert row["what"] == f"__transaction_state-3: {named.message} Also in 2 other partitions."
+    assert row["transactional_ids"] == '["load-1"]'
+
+
 def test_producers_of_two_clusters_stay_apart() -> None:
     found = next(iter(_results("classic-transaction")))
     summary = IncidentSummary({"/one": "1", "/two": "2"}, AS_OF_MS)

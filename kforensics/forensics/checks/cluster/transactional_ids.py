@@ -121,7 +121,11 @@ def _aborted_rate(cluster: Cluster, row: Row) -> PlacedFinding:
         f"{row['aborted']} of {row['ended']} transactions of {cluster.id_name(row)!r} were aborted "
         f"({format_share(row['aborted'] / row['ended'])}).",
         producer=(row["producer_id"], row["producer_epoch"]),
-        evidence={"transactions": row["ended"], "aborted": row["aborted"]},
+        evidence={
+            "transactional_id": cluster.id_name(row),
+            "transactions": row["ended"],
+            "aborted": row["aborted"],
+        },
         benign=("test traffic, one burst of timeouts: possible",),
     )
 
