@@ -103,8 +103,8 @@ def dated_by_all(chosen: Iterable[PartitionMarkers], replicas: Iterable[Partitio
     existed: dict[tuple[TopicPartition, str | None], int] = {}
     for markers in replicas:
         log = markers.name, markers.topic_id
-        existed[log] = min(markers.existed_by, existed.get(log, NEVER))
-    return [replace(one, existed_by=existed[one.name, one.topic_id]) for one in chosen]
+        existed[log] = min(markers.coverage.existed_by, existed.get(log, NEVER))
+    return [replace(one, coverage=one.coverage._replace(existed_by=existed[one.name, one.topic_id])) for one in chosen]
 
 
 def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
@@ -121,8 +121,8 @@ def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers
 
 
 def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
-    is_in_sync = markers.lagging_since is None
-    return markers.log_end_offset, -markers.offset_gaps, is_in_sync, -markers.coverage_start, -markers.log_start_offset
+    is_in_sync = markers.coverage.lagging_since is None
+    return markers.log_end_offset, -markers.offset_gaps, is_in_sync, -markers.coverage.start, -markers.log_start_offset
 
 
 def best_histories(histories: Iterable[History]) -> list[History]:

@@ -98,7 +98,7 @@ def coordinator_log_ends(cluster: Cluster) -> IntArray:
     copied_at: dict[str | None, int] = {}
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        shown = NEVER if markers.left_by_shutdown else markers.copied_at
+        shown = NEVER if markers.coverage.left_by_shutdown else markers.coverage.copied_at
         copied_at[log_dir] = max(shown, copied_at.get(log_dir, NO_TIME))
     times = []
     for one in cluster.coordinators.histories:
@@ -119,7 +119,7 @@ def _running_until(cluster: Cluster, log: History | PartitionMarkers) -> int:
 
     Files that a copy has made new are taken for old ones if they are hardly younger than the newest record.
     """
-    newest = log.last_record_time if isinstance(log, History) else log.last_marker_time
+    newest = log.last_record_time if isinstance(log, History) else log.coverage.newest_marker
     kept_until = _kept_until(cluster, log)
     return max(newest, NO_TIME if kept_until == NO_TIME else kept_until - cluster.rules.late_buffer_ms)
 
@@ -166,11 +166,11 @@ def seen_until(cluster: Cluster) -> IntArray:
     running: set[str | None] = set()
     for markers in cluster.marker_join.by_partition.values():
         log_dir = markers.place.log_dir
-        was_stopped = markers.copied_at == NEVER or markers.left_by_shutdown
+        was_stopped = markers.coverage.copied_at == NEVER or markers.coverage.left_by_shutdown
         if not was_stopped:
             running.add(log_dir)
         is_stopped = was_stopped and _is_evaluated_at_its_copy(cluster, markers)
-        until = NEVER if is_stopped else max(markers.last_marker_time, _kept_until(cluster, markers))
+        until = NEVER if is_stopped else max(markers.coverage.newest_marker, _kept_until(cluster, markers))
         seen[log_dir] = max(until, seen.get(log_dir, NO_TIME))
     histories = cluster.coordinators.histories
     times = []
@@ -206,9 +206,9 @@ def partition_copied_at(cluster: Cluster, markers: PartitionMarkers) -> int:
 
     A replica that left the ISR when its broker was shut down shows nothing from after that.
     """
-    if markers.left_by_shutdown or _is_evaluated_at_its_copy(cluster, markers):
-        return markers.copied_at
-    return max(markers.last_marker_time, markers.kept_until)
+    if markers.coverage.left_by_shutdown or _is_evaluated_at_its_copy(cluster, markers):
+        return markers.coverage.copied_at
+    return max(markers.coverage.newest_marker, markers.kept_until)
 
 
 def _kept_until(cluster: Cluster, log: PartitionMarkers | History) -> int:

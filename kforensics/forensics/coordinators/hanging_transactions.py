@@ -93,10 +93,10 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
         ids: numbers of ids; NONE for one that no coordinator knows, which may have sent some, too.
     """
     markers, coordinators = cluster.marker_join.by_partition[partition], cluster.coordinators
-    since, last_times, latest = markers.lagging_since, coordinators.ids["last_time"], NEVER
+    since, last_times, latest = markers.coverage.lagging_since, coordinators.ids["last_time"], NEVER
     if since is None or since == NO_TIME:
         return np.full(len(ids), since is not None)
-    if markers.left_by_shutdown:
+    if markers.coverage.left_by_shutdown:
         # A coordinator that was shut down with the replica knows nothing that came later.
         is_other = ~_are_of_its_broker(cluster, markers)
         last_times = np.where(is_other[coordinators.ids["coordinator"]], last_times, NO_TIME)
@@ -116,14 +116,14 @@ def surely_idle_times(cluster: Cluster, partition: int, open_transactions: OpenT
     """
     markers = cluster.marker_join.by_partition[partition]
     idle: IntArray = open_transactions["idle_ms"]
-    if markers.copied_at == NEVER:
+    if markers.coverage.copied_at == NEVER:
         return idle
     return np.minimum(idle, _time_to(partition_copied_at(cluster, markers), _last_writes(markers, open_transactions)))
 
 
 def _last_writes(markers: PartitionMarkers, open_transactions: OpenTransactionArray) -> IntArray:
     """Return when the last batch of each open transaction was written at the latest; see `surely_idle_times`."""
-    is_stopped = markers.copied_at == NEVER or markers.left_by_shutdown
+    is_stopped = markers.coverage.copied_at == NEVER or markers.coverage.left_by_shutdown
     times: IntArray = open_transactions["last_time" if is_stopped else "appended_by"]
     return times
 
@@ -156,7 +156,9 @@ def have_all(cluster: Cluster, markers: PartitionMarkers) -> BoolArray:
         cluster: the cluster.
         markers: the replica.
     """
-    stopped = np.array([one.is_stopped and markers.copied_at == NEVER for one in cluster.coordinators.histories], bool)
+    stopped = np.array(
+        [one.is_stopped and markers.coverage.copied_at == NEVER for one in cluster.coordinators.histories], bool
+    )
     has_all: BoolArray = _reach_shutdown(cluster, markers) | (stopped & _are_of_its_broker(cluster, markers))
     return has_all
 
@@ -166,7 +168,7 @@ def _are_older(cluster: Cluster, partition: int, open_transactions: OpenTransact
     longest = longest_timeouts(cluster, ids)
     are_older: BoolArray = surely_idle_times(cluster, partition, open_transactions) > longest
     markers = cluster.marker_join.by_partition[partition]
-    if markers.copied_at == NEVER:
+    if markers.coverage.copied_at == NEVER:
         return are_older
     # An id without a record for so long has not begun a transaction, whose data may be of any time.
     last_times = np.maximum(open_transactions["last_time"], cluster.coordinators.ids["last_time"][ids])
@@ -196,13 +198,13 @@ def _is_in_coordinator_log(
     markers = cluster.marker_join.by_partition[partition]
     known_until = cluster.coordinators.last_record_time[numbers] - rules.clock_skew_ms
     reaches: BoolArray = known_until > open_transactions["appended_by"]
-    if markers.copied_at == NEVER:
+    if markers.coverage.copied_at == NEVER:
         is_stopped = np.array([history.is_stopped for history in cluster.coordinators.histories], bool)
         last_writes = _last_writes(markers, open_transactions)
         reaches |= is_stopped[numbers] & (_logs_reach(cluster, markers)[numbers] > last_writes + rules.clock_skew_ms)
     # All replicas in sync have a state before anything follows from it.
     has_state = _reach_shutdown(cluster, markers)[numbers]
-    reaches |= has_state & (open_transactions["first_timestamp"] <= markers.copied_at)
+    reaches |= has_state & (open_transactions["first_timestamp"] <= markers.coverage.copied_at)
     return reaches
 
 
@@ -220,8 +222,8 @@ def _lacks_records(cluster: Cluster, open_transactions: OpenTransactionArray, id
 
 def _reach_shutdown(cluster: Cluster, markers: PartitionMarkers) -> BoolArray:
     """Return which coordinators' logs have all that was there when the broker of a replica was shut down."""
-    histories, until = cluster.coordinators.histories, markers.copied_at - cluster.rules.clock_skew_ms
-    if not markers.left_by_shutdown:
+    histories, until = cluster.coordinators.histories, markers.coverage.copied_at - cluster.rules.clock_skew_ms
+    if not markers.coverage.left_by_shutdown:
         return np.zeros(len(histories), bool)
     # Of one that was running and in sync, the copy may end before.
     reach = [one.known_until >= until and (one.is_stopped or one.lagging_since is not None) for one in histories]
@@ -250,7 +252,9 @@ def _has_all_markers(
     listed = listed[(listed["partition"] == partition) & (listed["marker"] == NONE)]
     owed = decided[listed["transaction"][listed["marker_status"] != MarkerStatus.UNSENT]]
     last = cluster.coordinators.ids[ids]
-    is_newer = (markers.copied_at == NEVER) | (markers.last_marker_time - rules.clock_skew_ms > last["last_time"])
+    is_newer = (markers.coverage.copied_at == NEVER) | (
+        markers.coverage.newest_marker - rules.clock_skew_ms > last["last_time"]
+    )
     # What was shut down together ends at the same time.
     is_newer |= (_reach_shutdown(cluster, markers) & _are_of_its_broker(cluster, markers))[last["coordinator"]]
     unknown = decided[(decided["partitions"] == UNKNOWN_SET) & (decided["marker_epoch"] != NONE)]

@@ -8,9 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TopicPartition
-from kforensics.forensics.coordinators.time_coverage import FirstEpoch, TimeCoverage
-from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
+from kforensics.forensics.coordinators.time_coverage import TimeCoverage
 from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import NO_TIME, EmptyMarkerArray, TransactionArray
@@ -100,17 +99,7 @@ class PartitionMarkers:
         paths: paths of its segments.
         markers: TRANSACTION_MARKER records, in the order of the log; packed if they are very many.
         open_transactions: OPEN_TRANSACTION records, by first offset.
-        coverage_start: time from which every marker is available: ALWAYS, or NEVER if any may be missing.
-        existed_by: when the log existed at the latest, NEVER if nothing shows it.
-        is_whole: whether it begins with the first batch that was ever written to it.
-        coverage_end: transactions completed elsewhere from this time on may have their markers here after the copy was
-            taken; NEVER if the broker was stopped.
-        seen_until: newest time that is known of it: what was written before is in it, unless it is lost.
-        first_led: the leader epoch that its offset 0 has, if the metadata dates it and knew the partition before; None
-            otherwise.
-        last_marker_time: time of the last marker of any producer.
-        copied_at: when it was copied, judging by its files; NEVER if the broker was stopped, or the time from which on
-            the cluster went on without it.
+        coverage: which time its log covers.
         kept_until: newest time of its files, if the copy has kept file times: :func:`.kept_times.kept_until`.
         log_start_offset: first visible offset on disk.
         visible_start_offset: its log start offset; with remote storage it may be before the first segment on disk.
@@ -121,23 +110,13 @@ class PartitionMarkers:
         is_broken: whether its log has unreadable or damaged batches, which may be markers.
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
-        lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it may always have; None
-            if it was in sync at last, or nothing is known.
-        left_by_shutdown: whether it lags because its broker was shut down, so that it has all that was there before.
     """
 
     place: Place
     paths: tuple[str, ...]
     markers: StructRows
     open_transactions: OpenTransactionArray
-    coverage_start: int = ALWAYS
-    last_marker_time: int = NO_TIME
-    existed_by: int = NEVER
-    seen_until: int = NO_TIME
-    first_led: FirstEpoch | None = None
-    is_whole: bool = False
-    coverage_end: int = NEVER
-    copied_at: int = NEVER
+    coverage: TimeCoverage
     kept_until: int = NO_TIME
     log_start_offset: int = 0
     visible_start_offset: int = 0
@@ -148,17 +127,10 @@ class PartitionMarkers:
     is_broken: bool = False
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
-    lagging_since: int | None = None
-    left_by_shutdown: bool = False
 
     def tolerating(self, further_ms: int) -> PartitionMarkers:
         """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""
-        is_end_certain, is_start_certain = self.coverage_end in (NEVER, NO_TIME), self.existed_by == NEVER
-        return replace(
-            self,
-            coverage_end=self.coverage_end - (0 if is_end_certain else further_ms),
-            existed_by=self.existed_by + (0 if is_start_certain else further_ms),
-        )
+        return replace(self, coverage=self.coverage.tolerating(further_ms))
 
     @classmethod
     def of(cls, state: PartitionState) -> PartitionMarkers:
@@ -166,20 +138,12 @@ class PartitionMarkers:
         markers = _with_written_by(_markers(state))
         starts = epoch_starts(state)
         coverage = TimeCoverage.of(state, markers, starts)
-        lag = coverage.lag
         return cls(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
             markers=markers,
             open_transactions=_open_transactions(state, markers),
-            coverage_start=coverage.start,
-            existed_by=coverage.existed_by,
-            first_led=coverage.first_led,
-            seen_until=coverage.seen_until,
-            is_whole=coverage.is_whole,
-            last_marker_time=coverage.newest_marker,
-            coverage_end=coverage.end,
-            copied_at=coverage.copied_at,
+            coverage=coverage,
             kept_until=kept_until(state, coverage.newest_marker),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
@@ -190,28 +154,7 @@ class PartitionMarkers:
             is_broken=state.is_broken or state.log.has_damaged_batches,
             topic_id=state.partition.topic_id,
             epoch_starts=starts,
-            lagging_since=None if lag is None else lag.since,
-            left_by_shutdown=lag is not None and lag.left_by_shutdown,
         )
-
-    @property
-    def first_time(self) -> int:
-        """Time before which what was complete may have no marker here, ALWAYS if earlier batches may be missing.
-
-        The topic is younger, or was deleted and created again, and coordinators list it by name.
-        """
-        return self.existed_by if self.is_whole else ALWAYS
-
-    def lost_since(self, time: int) -> str | None:
-        """Return what shows that the log of a time, in ms, is lost as a whole, as a clause; None if nothing does.
-
-        The partition had that log, and has one that a later leader began at offset 0.
-        """
-        first = self.first_led
-        if first is None or not self.is_whole or not max(self.existed_by, first.known_since) <= time < first.began:
-            return None
-        began = f"leader epoch {first.epoch} of {format_time(first.began)}"
-        return f"its log begins at offset 0 with {began}, earlier records are gone"
 
     @property
     def last_stable_offset(self) -> int:

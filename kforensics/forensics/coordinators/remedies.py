@@ -271,7 +271,7 @@ class CoordinatorRemedies:
         """
         cluster = self.cluster
         if idle_ms > longest + cluster.rules.late_buffer_ms:
-            is_stopped = cluster.marker_join.by_partition[partition].copied_at == NEVER
+            is_stopped = cluster.marker_join.by_partition[partition].coverage.copied_at == NEVER
             phrase = "unknown, the files do not show what followed"
             return None if is_stopped else _Situation("unseen", phrase, {}, name, limit=Severity.WARNING)
         if longest == NEVER:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
 from kforensics.forensics.core.election import DatedEpochs
+from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS
@@ -92,6 +93,46 @@ class TimeCoverage(NamedTuple):
             end=_end(state, (newest, seen_until), copied_at, lag),
             lag=lag,
         )
+
+    def tolerating(self, further_ms: int) -> TimeCoverage:
+        """Return the same, if the clocks of brokers may differ by more than was assumed when the log was read."""
+        is_end_certain, is_start_certain = self.end in (NEVER, NO_TIME), self.existed_by == NEVER
+        return self._replace(
+            end=self.end - (0 if is_end_certain else further_ms),
+            existed_by=self.existed_by + (0 if is_start_certain else further_ms),
+        )
+
+    @property
+    def lagging_since(self) -> int | None:
+        """Since when this replica may lack what its leader has, in ms, NO_TIME if it may always have.
+
+        None if it was in sync at last, or nothing is known.
+        """
+        return None if self.lag is None else self.lag.since
+
+    @property
+    def left_by_shutdown(self) -> bool:
+        """Whether it lags because its broker was shut down, so that it has all that was there before."""
+        return self.lag is not None and self.lag.left_by_shutdown
+
+    @property
+    def first_time(self) -> int:
+        """Time before which what was complete may have no marker here, ALWAYS if earlier batches may be missing.
+
+        The topic is younger, or was deleted and created again, and coordinators list it by name.
+        """
+        return self.existed_by if self.is_whole else ALWAYS
+
+    def lost_since(self, time: int) -> str | None:
+        """Return what shows that the log of a time, in ms, is lost as a whole, as a clause; None if nothing does.
+
+        The partition had that log, and has one that a later leader began at offset 0.
+        """
+        first = self.first_led
+        if first is None or not self.is_whole or not max(self.existed_by, first.known_since) <= time < first.began:
+            return None
+        began = f"leader epoch {first.epoch} of {format_time(first.began)}"
+        return f"its log begins at offset 0 with {began}, earlier records are gone"
 
 
 def _start(state: PartitionState, markers: StructRows) -> int:

@@ -174,7 +174,7 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     markers, rules = cluster.marker_join.by_partition[row["partition"]], cluster.rules
     is_known = row["completed"] != NO_TIME
     decided, completed = (np.array([row[name]], "i8") for name in ("decided", "completed"))
-    has_later = is_known and markers.seen_until > row["completed"] + rules.clock_skew_ms
+    has_later = is_known and markers.coverage.seen_until > row["completed"] + rules.clock_skew_ms
     is_covered = has_later or bool(are_skipped(markers, decided, completed, rules)[0])
     is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
     transaction = _open_data(markers, row)

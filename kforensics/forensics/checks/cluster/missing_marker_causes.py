@@ -60,7 +60,7 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     election = cluster.cut_off_by(markers, row["decided"])
     missing = f"{partition} has no marker of {transaction} ({producer}, {completed})"
     # An election that cut off the end of the log, or all of it, explains more than that the log was lost.
-    first_epoch = markers.first_led and markers.first_led.epoch
+    first_epoch = markers.coverage.first_led and markers.coverage.first_led.epoch
     is_elected = loss is not None or (election is not None and election.leader_epoch == first_epoch)
     if not is_within and not is_elected and (lost := _lost_log(markers, missing, row["completed"])) is not None:
         return lost
@@ -102,10 +102,10 @@ def _cut_off(
 
 def _lost_log(markers: PartitionMarkers, missing: str, completed: int) -> MissingMarkerCause | None:
     """Return the loss of the whole log as the cause, None if nothing shows it."""
-    lost = markers.lost_since(completed)
-    if lost is None or markers.first_led is None:
+    lost = markers.coverage.lost_since(completed)
+    if lost is None or markers.coverage.first_led is None:
         return None
-    first = markers.first_led
+    first = markers.coverage.first_led
     return MissingMarkerCause(
         f"{missing}: {lost}.",
         {"elected_at": first.began, "leader_epoch": first.epoch},

@@ -52,7 +52,7 @@ class OffsetBeforeLog(NamedTuple):
     @property
     def is_certain(self) -> bool:
         """Whether the group cannot have committed again after the partition was copied: its broker was stopped."""
-        return self.log.copied_at == NEVER and not self.commits_may_lag
+        return self.log.coverage.copied_at == NEVER and not self.commits_may_lag
 
 
 class OffsetBeyondLog(NamedTuple):
@@ -90,18 +90,22 @@ class OffsetBeyondLog(NamedTuple):
             log: the log of the partition.
         """
         commit = commits.last[key]
-        until = min(log.copied_at, cluster.rules.as_of_ms) if log.left_by_shutdown else cluster.rules.as_of_ms
+        until = (
+            min(log.coverage.copied_at, cluster.rules.as_of_ms)
+            if log.coverage.left_by_shutdown
+            else cluster.rules.as_of_ms
+        )
         age, recreated = until - commit.time, _recreated(cluster, commit, log)
         lacks_commits = _lacks_commits(commits, log)
-        may_be_outdated = log.coverage_end <= commit.time or lacks_commits
+        may_be_outdated = log.coverage.end <= commit.time or lacks_commits
         is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
         may_be_by_tool = commit.producer_id < 0 and commit.leader_epoch == NONE
-        lost = log.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
+        lost = log.coverage.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
         is_certain = is_unexplained and (lost is not None or age > cluster.rules.max_txn_timeout_ms)
         explanation = recreated or lost or _truncated(commit, log)
         explanation = explanation or _unknown(commit, log, lacks_commits, may_be_outdated, is_certain)
         # Files that are younger than the commit make the copy before it less likely than a tool.
-        if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < log.copied_at:
+        if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < log.coverage.copied_at:
             explanation = COPIED_OR_SET if commit.producer_id < 0 else COPIED_OR_LOST
         return cls(key, commit, log, age, explanation, may_be_outdated, is_certain, lost)
 
@@ -118,7 +122,9 @@ def _lacks_commits(commits: Commits, log: PartitionMarkers) -> bool:
     """
     if commits.lagging_since is None:
         return False
-    return not (commits.left_by_shutdown and log.left_by_shutdown and commits.lagging_since >= log.copied_at)
+    return not (
+        commits.left_by_shutdown and log.coverage.left_by_shutdown and commits.lagging_since >= log.coverage.copied_at
+    )
 
 
 def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str | None:
@@ -145,7 +151,7 @@ def _unknown(
     """Return what may explain an offset beyond the end of a log that nothing else explains."""
     if lacks_commits:
         return "the log of the group's offsets is out of sync, its leader may have a later one"
-    if may_be_outdated and log.lagging_since is not None:
+    if may_be_outdated and log.coverage.lagging_since is not None:
         return "likely its leader has the offset, this replica is out of sync"
     if may_be_outdated:
         return COPIED_BEFORE

@@ -128,14 +128,14 @@ class _Coverage:
     def of(cls, by_partition: Mapping[int, PartitionMarkers], count: int, skew_ms: int) -> _Coverage:
         start, end, first = (np.full(count, time, "i8") for time in (NEVER, NEVER, ALWAYS))
         start[list(by_partition)] = [_certain_start(one, skew_ms) for one in by_partition.values()]
-        end[list(by_partition)] = [partition.coverage_end for partition in by_partition.values()]
-        first[list(by_partition)] = [partition.first_time for partition in by_partition.values()]
+        end[list(by_partition)] = [partition.coverage.end for partition in by_partition.values()]
+        first[list(by_partition)] = [partition.coverage.first_time for partition in by_partition.values()]
         return cls(start, end, first)
 
 
 def _certain_start(partition: PartitionMarkers, skew_ms: int) -> int:
     """Return when coverage starts by the clock of any coordinator, which may be ahead of that of the leader."""
-    start = partition.coverage_start
+    start = partition.coverage.start
     return start if start in (ALWAYS, NEVER) else start + skew_ms
 
 

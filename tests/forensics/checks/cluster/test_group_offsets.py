@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.coordinators.partition_of import java_hashes
+from kforensics.forensics.partition.lagging_replica import Lag
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import (
@@ -256,8 +257,9 @@ def test_the_leader_of_a_log_out_of_sync_may_have_what_explains_an_offset(
     """It has a later commit, or the records up to the offset."""
     beyond(tmp_path, 11)
     cluster = cluster_under(tmp_path, as_of_ms=SOON + HOUR)
+    lag = Lag(NOW, left_by_shutdown=False)
     logs = {
-        number: replace(log, lagging_since=NOW, coverage_end=NOW) if log.name[0] == lags else log
+        number: replace(log, coverage=log.coverage._replace(lag=lag, end=NOW)) if log.name[0] == lags else log
         for number, log in cluster.marker_join.by_partition.items()
     }
     commits = [replace(one, lagging_since=NOW if lags == CONSUMER_OFFSETS else None) for one in cluster.commits]
