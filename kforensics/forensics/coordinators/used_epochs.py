@@ -18,11 +18,12 @@ NEAR_EXHAUSTION = "epoch-near-exhaustion"
 
 
 def with_used_epochs(cluster: Cluster, finding: Finding) -> Finding:
-    """Return a finding about nearly used up epochs as information if its client uses transaction version 2.
+    """Return a finding about nearly used up epochs as information if its client goes on.
 
-    Each transaction then has its own epoch, which the log of one partition shows only if a transaction there has ended.
+    With transaction version 2 each transaction has its own epoch, which the log of one partition shows only if a
+    transaction there has ended. With any version the coordinator assigns a new producer id after the last epoch.
     Other findings are returned unchanged.
-    Rule: ``TransactionMetadata.prepareAbortOrCommit``.
+    Rule: ``TransactionMetadata.prepareAbortOrCommit``, ``prepareProducerIdRotation``.
 
     Args:
         cluster: the cluster.
@@ -34,6 +35,9 @@ def with_used_epochs(cluster: Cluster, finding: Finding) -> Finding:
     if number == NONE:
         return finding
     known = cluster.coordinators.ids[number]
+    if known["producer_id"] != finding.producer_id:
+        benign = (f"the coordinator assigned producer id {known['producer_id']} instead: yes, by its log",)
+        return replace(finding, severity=Severity.INFO, benign=benign)
     # Without commits in between, so many initializations within a minute are a loop of instances that fence each other.
     is_fenced = known["inits"] > INITS and known["inits"] >= known["transactions"]
     if known["transaction_version"] < TV2 or is_fenced:
