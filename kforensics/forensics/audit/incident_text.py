@@ -111,7 +111,10 @@ def incident_text(kind: IncidentKind, row: Mapping[str, Any], examples: Sequence
         row: its other columns, and how many partitions lost records as ``losing_partitions``.
         examples: its worst findings; the first one is reported.
     """
-    own = [example for example in examples if example["code"] in kind.codes] or examples
+    # Further findings of the incident may show what its own only suspect.
+    least = min(Severity[row["severity"].upper()], Severity.WARNING)
+    of_kind = (example for example in examples if example["code"] in kind.codes)
+    own = [example for example in of_kind if Severity[str(example["severity"]).upper()] >= least] or examples
     if kind.name == "stuck-transaction":
         lead = next((example for example in own if example["topic"] != TRANSACTION_STATE), own[0])
         what = _stuck(row, lead, own)

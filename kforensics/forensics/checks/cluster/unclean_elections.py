@@ -55,7 +55,11 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
         losses = unclean_losses(cluster, replica)
         if losses:
             _add_copies(cluster, replica, losses)
-        yield from (PlacedFinding(replica.place, _finding(loss)) for loss in losses if loss.groups or loss.copies)
+        for loss in losses:
+            if loss.groups or loss.copies:
+                yield PlacedFinding(replica.place, _finding(loss))
+            elif loss.election.leader != loss.election.predecessor:  # that one goes on with what it had acknowledged
+                yield PlacedFinding(replica.place, _unknown(loss))
 
 
 def _without_metadata(cluster: Cluster, replica: PartitionMarkers) -> Iterator[PlacedFinding]:
@@ -134,6 +138,30 @@ def _finding(loss: UncleanLoss) -> Finding:
         exactness=Exactness.EXACT if loss.groups else Exactness.APPROXIMATE,
         benign=(f"never acknowledged: {_acknowledged(loss)}", "lost records beyond these: not ruled out"),
         remedy=_remedy(loss),
+    )
+
+
+def _unknown(loss: UncleanLoss) -> Finding:
+    """Return that an election may have lost records: the replicas agree, and no group had committed a later offset."""
+    election, elected = loss.election, unclean_phrase(loss.election)
+    return Finding(
+        CODES["unclean-election-loss"],
+        f"{elected[:1].upper()}{elected[1:]}, and continued at offset {loss.start}: whether its predecessor had "
+        "acknowledged records from there on, no file and no group shows.",
+        Severity.INFO,
+        first_offset=loss.start,
+        evidence={
+            "leader": election.leader,
+            "leader_epoch": election.leader_epoch,
+            "elected_at": election.timestamp,
+            "in_sync": list(election.in_sync),
+        },
+        exactness=Exactness.UNVERIFIABLE,
+        benign=("the new leader had all that its predecessor had acknowledged: not ruled out",),
+        remedy=(
+            "Ask the producing applications which records were acknowledged shortly before the election, and look "
+            "for them in the log."
+        ),
     )
 
 

@@ -27,7 +27,7 @@ from tests.command import run
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRES = {"unclean-election-loss": "test_lost_records_are_found_after_the_replicas_agree"}
-SILENT = {"unclean-election-loss": "test_elections_that_lost_nothing_are_not_reported"}
+SILENT = {"unclean-election-loss": "test_elections_that_lost_nothing_are_no_loss"}
 
 SAMPLE = SAMPLES / "unclean-election"
 ASIDE = "lossy-0.0123456789abcdef0123456789abcdef"
@@ -53,6 +53,11 @@ def found_in(
     return [placed for placed in result.findings if placed.finding.code.name in FIRES]
 
 
+def shown_in(folder: Path, change: Callable[[Election], Election] = lambda election: election) -> list[PlacedFinding]:
+    """Return the losses that files or groups show."""
+    return [placed for placed in found_in(folder, change) if placed.finding.severity > Severity.INFO]
+
+
 def copied(folder: Path) -> Path:
     """Return a copy of the sample in a folder."""
     return shutil.copytree(SAMPLE, folder / "sample")
@@ -60,7 +65,7 @@ def copied(folder: Path) -> Path:
 
 def test_lost_records_are_found_after_the_replicas_agree() -> None:
     """Eight records were acknowledged; a group had committed six of them, a truncated segment still has four."""
-    read, unread = found_in(SAMPLE)
+    read, unread = shown_in(SAMPLE)
     assert (read.place.topic, unread.place.topic) == ("lossy", "lossy-unread")
     for placed in (read, unread):
         finding = placed.finding
@@ -74,18 +79,32 @@ def test_lost_records_are_found_after_the_replicas_agree() -> None:
     assert re.search(r"--records --offset 7:11 --output \S+-lossy-0-7-10.ndjson ", remedy)
 
 
-def test_elections_that_lost_nothing_are_not_reported() -> None:
+def test_elections_that_lost_nothing_are_no_loss() -> None:
     """An unclean election without a difference, clean ones, and one whose loser still has its records."""
-    assert {placed.place.topic for placed in found_in(SAMPLE)} == {"lossy", "lossy-unread"}
-    assert found_in(SAMPLES / "replication") == []
+    assert {placed.place.topic for placed in shown_in(SAMPLE)} == {"lossy", "lossy-unread"}
+    assert shown_in(SAMPLES / "replication") == []
     assert found_in(SAMPLE, lambda election: replace(election, is_unclean=False)) == []
+
+
+def test_an_unclean_election_of_which_nothing_shows_what_it_lost_is_named() -> None:
+    """Broker 2 may have acknowledged records to producers alone; a leader that is elected again lacks nothing."""
+    (placed,) = (placed for placed in found_in(SAMPLE) if placed.finding.severity is Severity.INFO)
+    finding = placed.finding
+    assert (placed.place.topic, finding.exactness) == ("lossless", Exactness.UNVERIFIABLE)
+    assert finding.message == (
+        "Broker 3 became leader with epoch 2 at 2026-11-22 17:24:12 UTC while out of sync (no replica was in sync), "
+        f"and continued at offset {finding.first_offset}: whether its predecessor had acknowledged records from there "
+        "on, no file and no group shows."
+    )
+    again = found_in(SAMPLE, lambda election: replace(election, predecessor=election.leader))
+    assert {placed.place.topic for placed in again} == {"lossy", "lossy-unread"}
 
 
 def test_a_group_alone_shows_a_loss(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     for file in folder.glob("broker-2/lossy*/*.deleted"):
         file.unlink()
-    (placed,) = found_in(folder)
+    (placed,) = shown_in(folder)
     assert (placed.finding.first_offset, placed.finding.last_offset, placed.finding.path) == (3, 8, None)
 
 
@@ -94,7 +113,7 @@ def test_a_group_that_committed_after_the_election_shows_nothing(tmp_path: Path)
     folder = copied(tmp_path)
     for file in folder.glob("broker-2/lossy*/*.deleted"):
         file.unlink()
-    assert found_in(folder, lambda election: replace(election, timestamp=election.timestamp - 60_000)) == []
+    assert shown_in(folder, lambda election: replace(election, timestamp=election.timestamp - 60_000)) == []
 
 
 @pytest.mark.parametrize("state", ["delete", "stray", "future"])
@@ -107,7 +126,7 @@ def test_a_folder_that_was_set_aside_shows_a_loss(tmp_path: Path, state: str) ->
         file.rename(file.with_suffix(""))
     for file in folder.glob("broker-2/lossy*/*.deleted"):
         file.unlink()
-    (placed,) = found_in(folder)
+    (placed,) = shown_in(folder)
     assert placed.finding.evidence["copies"] == [f"{aside}/00000000000000000007.log"]
     assert placed.finding.last_offset == 10
 
@@ -115,13 +134,13 @@ def test_a_folder_that_was_set_aside_shows_a_loss(tmp_path: Path, state: str) ->
 def test_a_folder_of_a_deleted_topic_shows_nothing(tmp_path: Path) -> None:
     """A topic of the same name that was deleted before has another id."""
     folder = copied(tmp_path)
-    (placed, _) = found_in(folder)
+    (placed, _) = shown_in(folder)
     aside = folder / "broker-1" / f"{ASIDE}-delete"
     shutil.copytree(folder / "broker-2" / "lossy-0", aside)
     for file in aside.glob("*.deleted"):
         file.rename(file.with_suffix(""))
     (aside / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-    assert found_in(folder)[0].finding.evidence["copies"] == placed.finding.evidence["copies"]
+    assert shown_in(folder)[0].finding.evidence["copies"] == placed.finding.evidence["copies"]
 
 
 def _without(folder: Path, *topics: str) -> Path:
@@ -135,8 +154,8 @@ def test_an_audit_needs_no_coordinator_to_find_a_loss(tmp_path: Path) -> None:
     folder = _without(copied(tmp_path), "__consumer_offsets", "__transaction_state")
     ended = run("audit", folder, "--format", "json", "--fail-on", "never")
     found = [row for row in json.loads(ended.text)["tables"]["findings"] if row["code"] in FIRES]
-    assert {row["topic"] for row in found} == {"lossy", "lossy-unread"}
-    assert {row["severity"] for row in found} == {"critical"}
+    severities = {row["topic"]: row["severity"] for row in found}
+    assert severities == {"lossy": "critical", "lossy-unread": "critical", "lossless": "info"}
 
 
 def test_without_the_metadata_log_a_group_is_a_clue(tmp_path: Path) -> None:
@@ -180,6 +199,6 @@ def test_what_no_file_has_is_not_said_to_be_left(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     for file in folder.glob("broker-2/lossy*/*.deleted"):
         file.unlink()
-    (placed,) = found_in(folder)
+    (placed,) = shown_in(folder)
     assert placed.finding.message.startswith("Records at offsets 3 to 8 are lost: broker 3 became leader")
     assert "(no replica was in sync)" in placed.finding.message
