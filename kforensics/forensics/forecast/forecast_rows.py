@@ -77,7 +77,8 @@ SEVERITIES = {
 }
 # Effects of a wrong or missing topic id.
 STRAYS = ("stray", "stray-deleted", "nothing-served")
-FATES = {"stray": Severity.ERROR, "unserved": Severity.WARNING, "offline": Severity.CRITICAL}
+# What becomes of partitions that a start does not change, unless it is harmless, as it is of folders that are stray.
+FATES = {"unserved": Severity.WARNING, "offline": Severity.CRITICAL}
 
 
 class Remedy(NamedTuple):
@@ -133,9 +134,8 @@ def _broker_row(forecast: BrokerForecast, effect: str, refusal: LoadRefusedError
 def _effect_row(forecast: BrokerForecast, partition: PartitionForecast | None, effect: Effect) -> tuple[Any, ...]:
     topic, number = (partition.topic, partition.partition) if partition else (None, None)
     log_dir = partition.log_dir if partition else forecast.log_dirs[0]
-    severity = FATES.get(effect.kind) if partition and not partition.effects else severity_of_effect(effect)
-    if partition is not None and not partition.effects:
-        severity = FATES.get(partition.fate, Severity.INFO)
+    is_unchanged = partition is not None and not partition.effects
+    severity = FATES.get(effect.kind, Severity.INFO) if is_unchanged else severity_of_effect(effect)
     loaded = partition.loaded if partition else None
     offsets = (loaded.log_start, loaded.log_end, loaded.last_stable) if loaded else (None, None, None)
     what = (effect.kind, str(severity), effect.silent, effect.offset, effect.records, effect.size)

@@ -12,6 +12,7 @@ import pytest
 import kforensics
 from kforensics.forensics.forecast.broker_forecast import BrokerForecast
 from kforensics.forensics.forecast.effects import ROUTINE
+from kforensics.forensics.forecast.forecast_rows import forecast_rows
 from kforensics.forensics.forecast.metadata_loading import NOT_KNOWN
 from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import BASES, DATA, Base, unpack
@@ -154,6 +155,9 @@ def test_recovery_point_of_the_partition_in_service_is_not_that_of_a_folder_besi
         if (each.folder or "").endswith({"deleted": "-delete", "stray": "-stray"}[state])
     ]
     assert loaded == [state == "stray"]
+    # What is out of service already stays so.
+    severities = [severity for *_, effect, severity in (row[:6] for row in forecast_rows(forecast)) if effect == state]
+    assert severities == ["info"]
 
 
 @pytest.mark.parametrize("base", [base for base in RECORDED if base.state == "killed"], ids=lambda base: base.name)
