@@ -71,7 +71,7 @@ CODES = by_name(
             "The coordinator has no transaction with this partition, so it will never send a marker. Either a "
             "write arrived after the marker (every broker before 3.6 accepted it, later ones do if "
             "transaction.partition.verification.enable is off: KAFKA-9144, KAFKA-12671), or a client never "
-            "added the partition to its transaction, or a cleaner before 3.3 removed the marker. Until the "
+            "added the partition to its transaction, or a cleaner removed the marker. Until the "
             "transaction is ended, read_committed consumers are stuck, and the cleaner does not pass it."
         ),
         benign=(

@@ -77,7 +77,7 @@ CODES = by_name(
             "The coordinator ends the open transaction before the new epoch starts. Here data of the new epoch "
             "was appended to the old transaction."
         ),
-        benign="None with Kafka's own coordinator. A cleaner before 3.3 may have removed the marker.",
+        benign="None with Kafka's own coordinator. A cleaner may have removed the marker.",
     ),
     Code(
         "epoch-near-exhaustion",
@@ -229,7 +229,7 @@ def _without_marker(state: PartitionState, row: Row) -> Finding:
         evidence={"raised_by": row["amount"], "previous_offset": row["previous_offset"]},
         exactness=Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
         benign=(
-            f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
+            f"marker removed by a cleaner: {'possible' if is_cleaned else 'no, never compacted here'}",
             lacking.benign,
         ),
         cause=lacking.cause,

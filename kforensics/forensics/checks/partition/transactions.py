@@ -63,7 +63,7 @@ CODES = by_name(
             "later transaction: data that should have been aborted may be committed, or the reverse."
         ),
         benign=(
-            "A cleaner before 3.3 removed the marker between the two. If the start of the log is missing, the "
+            "A cleaner removed the marker between the two. If the start of the log is missing, the "
             "marker may have been there."
         ),
     ),
@@ -80,10 +80,7 @@ CODES = by_name(
             "shutdown: it fails to load the partition. Either the marker before the batch is lost, or the bytes "
             "of the batch have changed."
         ),
-        benign=(
-            "A cleaner before 3.3 removed the marker. A bit flipped in the attributes of the batch; then its "
-            "checksum fails."
-        ),
+        benign=("A cleaner removed the marker. A bit flipped in the attributes of the batch; then its checksum fails."),
     ),
     Code(
         "txn-foreign-data-absorbed",
@@ -227,7 +224,7 @@ def _certainty(state: PartitionState, first: int, last: int) -> dict[str, Any]:
         "severity": Severity.INFO if lacking.any else None,
         "exactness": Exactness.APPROXIMATE if is_cleaned else Exactness.EXACT,
         "benign": (
-            f"marker removed by a cleaner before 3.3: {'possible' if is_cleaned else 'no, never compacted here'}",
+            f"marker removed by a cleaner: {'possible' if is_cleaned else 'no, never compacted here'}",
             lacking.benign,
         ),
         "cause": lacking.cause,

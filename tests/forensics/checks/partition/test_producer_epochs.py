@@ -135,14 +135,14 @@ def test_example_11_the_epoch_rises_inside_a_transaction(tmp_path: Path) -> None
     assert bump.exactness is Exactness.EXACT
     cleaned = forged_findings(producer_epochs, tmp_path / "cleaned", {0: text, 7: "plain @7"}, compacted=True)
     assert only(cleaned, "epoch-bump-without-marker").exactness is Exactness.APPROXIMATE
-    assert cleaned[0].benign == ("marker removed by a cleaner before 3.3: possible", f"{MERGED_IN_COPY}: no")
+    assert cleaned[0].benign == ("marker removed by a cleaner: possible", f"{MERGED_IN_COPY}: no")
 
 
 def test_a_transaction_of_two_epochs_may_begin_the_log(tmp_path: Path) -> None:
     (bump,) = forged_findings(producer_epochs, tmp_path, "D 1 0 0-0 @0-0 T; D 1 1 0-0 @1-1 T")
     assert (bump.exactness, bump.benign) == (
         Exactness.EXACT,
-        ("marker removed by a cleaner before 3.3: no, never compacted here", f"{MERGED_IN_COPY}: no"),
+        ("marker removed by a cleaner: no, never compacted here", f"{MERGED_IN_COPY}: no"),
     )
 
 

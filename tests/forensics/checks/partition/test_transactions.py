@@ -101,7 +101,7 @@ def test_where_the_cleaner_was_a_marker_may_be_gone(tmp_path: Path) -> None:
     assert codes_of(findings) == ["txn-epoch-mixed", "txn-foreign-data-absorbed"]
     assert {finding.exactness for finding in findings} == {Exactness.APPROXIMATE}
     assert {finding.benign for finding in findings} == {
-        ("marker removed by a cleaner before 3.3: possible", f"{MERGED_IN_COPY}: no")
+        ("marker removed by a cleaner: possible", f"{MERGED_IN_COPY}: no")
     }
 
 
