@@ -252,7 +252,9 @@ def _snapshot(snapshot: tuple[str, Any], producer_id: int) -> str:
 def _bounds(story: OffsetStory) -> str:
     bounds = story.bounds
     lso = f"LSO {'' if bounds.exact else 'at most '}{bounds.last_stable_offset}"
-    text = f"log start {bounds.log_start_offset}, {lso}, log end {bounds.log_end_offset}"
+    either = bounds.earlier_start.either if bounds.earlier_start is not None else None
+    start = bounds.log_start_offset if either is None else f"{either} (its checkpoint may be a minute old)"
+    text = f"log start {start}, {lso}, log end {bounds.log_end_offset}"
     if bounds.high_watermark != bounds.log_end_offset:
         text = f"{text}, high watermark {bounds.high_watermark} (given by --at)"
     checkpoint = bounds.checkpointed_high_watermark

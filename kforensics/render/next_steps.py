@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kforensics.forensics.core.commands import shell_word
+from kforensics.forensics.core.commands import OFFSETS_TOOL, shell_word
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.explain.offset_story import OffsetStory, RecordStatus
+from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import advice_lines
 
@@ -59,4 +60,18 @@ def _next_step(story: OffsetStory) -> str | None:
     if story.status is RecordStatus.BEYOND_END:
         is_whole = story.exactness is Exactness.EXACT and bounds.lagging_since is None
         return AT_THE_END if is_whole and story.offset == bounds.log_end_offset else TRUNCATED
+    earlier = bounds.earlier_start
+    if story.status is RecordStatus.DELETED and earlier is not None and earlier.is_remote:
+        return _without_reading_start(story, earlier)
     return SHOWN_BY_INDEX if story.is_shown_by_index else NEXT_STEPS.get(story.status)
+
+
+def _without_reading_start(story: OffsetStory, earlier: EarlierStart) -> str:
+    """Return what to do about a log start that the broker cannot read, or may have."""
+    deletion = earlier.deletion(story.place)
+    if earlier.is_certain:
+        return f"To let consumers read the log from its start, {deletion}."
+    return (
+        f"See the log start of the broker: `{OFFSETS_TOOL} --topic-partitions {{topic}}:{story.place.partition} --time"
+        f" earliest`. If it is {earlier.offset}, consumers there receive nothing: {deletion}."
+    )

@@ -233,6 +233,12 @@ KINDS = (
         ),
     ),
     IncidentKind(
+        "forgotten-log-start",
+        "a broker has forgotten the log start of a partition in remote storage",
+        _partition,
+        ("log-start-forgotten",),
+    ),
+    IncidentKind(
         "next-start",
         "the next start of the broker fails, or changes what it serves",
         _disk,

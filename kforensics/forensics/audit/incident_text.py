@@ -60,6 +60,7 @@ CONSEQUENCES = {
     "group-offsets": "The group may skip records or read some twice.",
     "group-reset": "The group restarts where auto.offset.reset says: it skips records or reads some twice.",
     "faulty-markers": "A transaction may have ended otherwise than its coordinator decided.",
+    "forgotten-log-start": "Consumers that start at the beginning of the log receive nothing, not even new records.",
     "next-start": "The broker does not start, or does not serve the same records as before.",
     "index-damage": "A fetch by offset or time may start at a wrong position, until the index is rebuilt.",
     "checkpoint-damage": "The next start of the broker may begin with wrong offsets or leader epochs.",

@@ -23,6 +23,7 @@ from kforensics.forensics.partition.blocking_transactions import (
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.kept_times import kept_until
+from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
@@ -110,6 +111,7 @@ class PartitionMarkers:
         is_broken: whether its log has unreadable or damaged batches, which may be markers.
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
+        earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
     """
 
     place: Place
@@ -127,6 +129,7 @@ class PartitionMarkers:
     is_broken: bool = False
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
+    earlier_start: EarlierStart | None = None
 
     def tolerating(self, further_ms: int) -> PartitionMarkers:
         """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""
@@ -154,6 +157,7 @@ class PartitionMarkers:
             is_broken=state.is_broken or state.log.has_damaged_batches,
             topic_id=state.partition.topic_id,
             epoch_starts=starts,
+            earlier_start=state.earlier_start,
         )
 
     @property

@@ -6,6 +6,7 @@ transactional id ends a command or begins one, and a shell interprets nothing in
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -15,11 +16,13 @@ __all__ = [
     "DESCRIBE",
     "FIND_HANGING",
     "LIST",
+    "OFFSETS_TOOL",
     "REBUILD",
     "TERMINATE",
     "TRANSACTIONS_TOOL",
     "UNDER_REPLICATED",
     "UNLESS_REPLICAS_DIFFER",
+    "delete_records",
     "export_command",
     "filled_in",
     "for_brokers",
@@ -36,6 +39,7 @@ ABORT = f"`{TRANSACTIONS_TOOL} abort --topic {{topic}} --partition {{partition}}
 LIST = f"`{TRANSACTIONS_TOOL} list`"
 DESCRIBE = f"`{TRANSACTIONS_TOOL} describe --transactional-id {{transactional_id}}`"
 TERMINATE = f"`{TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId {{transactional_id}}`"
+OFFSETS_TOOL = f"kafka-get-offsets.sh --bootstrap-server {BOOTSTRAP}"
 GROUPS_TOOL = f"kafka-consumer-groups.sh --bootstrap-server {BOOTSTRAP}"
 UNDER_REPLICATED = (
     f"`kafka-topics.sh --bootstrap-server {BOOTSTRAP} --describe --under-replicated-partitions --topic {{topic}}`"
@@ -90,6 +94,26 @@ def filled_in(text: str, values: Mapping[str, object]) -> str:
         return f"{option.rstrip()}={quoted}" if option and str(value).startswith("-") else f"{option}{quoted}"
 
     return PLACEHOLDER.sub(word, text)
+
+
+def delete_records(topic: str | None, partition: int | None, offset: int) -> str:
+    """Return the command that deletes the records before an offset, between backquotes.
+
+    >>> for command in delete_records("orders", 0, 4).strip("`").split(" && "):
+    ...     print(command)
+    echo '{"partitions":[{"topic":"orders","partition":0,"offset":4}],"version":1}' > delete-before-4.json
+    kafka-delete-records.sh --bootstrap-server "$BOOTSTRAP" --offset-json-file delete-before-4.json
+
+    Args:
+        topic: the topic, None if it is unknown.
+        partition: its partition.
+        offset: the first offset to keep.
+    """
+    deleted = {"partitions": [{"topic": topic, "partition": partition, "offset": offset}], "version": 1}
+    text = json.dumps(deleted, separators=(",", ":"))
+    word = f"'{text}'" if PLAIN.fullmatch(topic or "") else shell_word(text)
+    file = f"delete-before-{offset}.json"
+    return f"`echo {word} > {file} && kafka-delete-records.sh --bootstrap-server {BOOTSTRAP} --offset-json-file {file}`"
 
 
 def for_brokers(text: str, bootstrap_server: str | None) -> str:

@@ -16,6 +16,7 @@ from kforensics.forensics.explain.lookup import OffsetPosition
 from kforensics.forensics.explain.offset_story import OffsetGap, RecordStatus, StoredBatch
 from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments, remote_segments_at
 from kforensics.forensics.partition.fetched_compacted import compacted_by_leader
+from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.forensics.partition.partition_files import LOG_START
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.forensics.sidecar.isolation import containing_partition
@@ -87,6 +88,7 @@ def reason_limits(state: PartitionState) -> set[int]:
     known = {state.log_start_offset, state.local_log_start_offset, state.log_end_offset, state.first_uncompacted_offset}
     known |= {state.partition.first_offset, _checkpointed_start(state)}
     known |= {segment.base_offset or 0 for segment in state.partition.segments}
+    known |= {state.earlier_start.read_from} if state.earlier_start is not None else set()
     for segment in remote_segments(state.remote_log) if state.remote_log is not None else ():
         known |= {segment.first_offset, segment.last_offset + 1}
     return known | {
@@ -102,7 +104,9 @@ def out_of_bounds(state: PartitionState, offset: int) -> Reason | None:
         )
     if offset >= state.log_end_offset:
         return _beyond_end(state)
-    remote = state.remote_log_start_offset
+    earlier, remote = state.earlier_start, state.remote_log_start_offset
+    if earlier is not None and earlier.is_forgotten and earlier.offset <= offset < earlier.read_from:
+        return _forgotten(state, earlier, offset)
     if remote is not None and remote <= offset < state.partition.first_offset:
         return _by_remote_metadata(state, offset) or Reason(
             RecordStatus.NOT_ON_HAND, _in_remote_storage(state, remote), UNVERIFIABLE
@@ -171,6 +175,16 @@ def _not_copied(state: PartitionState, offset: int) -> Reason | None:
         f" {first}: the rest is in remote storage, or was not copied"
     )
     return Reason(RecordStatus.NOT_ON_HAND, why, UNVERIFIABLE)
+
+
+def _forgotten(state: PartitionState, earlier: EarlierStart, offset: int) -> Reason:
+    """Return why an offset between a log start that a broker took from its checkpoint and the epochs is not served."""
+    why = (
+        f"DeleteRecords moved the log start offset to {earlier.first_epoch}, and a broker that was killed forgot it."
+        f" The log starts at {earlier.offset} again, but the broker does not read what is before its leader epochs, and"
+        f" a consumer at the log start receives nothing{_remote_remains(state, offset)}"
+    )
+    return Reason(RecordStatus.DELETED, why, EXACT if state.partition.log_dir.clean_shutdown else APPROXIMATE)
 
 
 def _deleted(state: PartitionState, offset: int) -> Reason:

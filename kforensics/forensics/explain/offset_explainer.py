@@ -77,6 +77,7 @@ def bounds_of(state: PartitionState, high_watermark: int | None = None) -> LogBo
         checkpointed_high_watermark=state.high_watermark,
         blocking_transaction=blocking_transaction,
         lagging_since=lagging_since(state),
+        earlier_start=state.earlier_start,
     )
 
 

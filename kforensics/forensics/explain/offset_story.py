@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kforensics.forensics.core.findings import Exactness
+from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.log_rows import Place
 
@@ -61,6 +62,7 @@ class LogBounds:
             does.
         lagging_since: since when this replica may lack what its leader has, in ms, NO_TIME if it was never seen in
             sync; None if it does not lag, or nothing is known.
+        earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
     """
 
     log_start_offset: int
@@ -71,6 +73,7 @@ class LogBounds:
     checkpointed_high_watermark: int | None = None
     blocking_transaction: np.void | None = None
     lagging_since: int | None = None
+    earlier_start: EarlierStart | None = None
 
 
 @dataclass(frozen=True, slots=True)

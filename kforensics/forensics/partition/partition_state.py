@@ -19,6 +19,7 @@ from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, 
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.kept_times import precede_data
+from kforensics.forensics.partition.log_starts import EarlierStart, earlier_start
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
     CLEANER,
@@ -99,7 +100,10 @@ class PartitionState:
         epoch may be all there is. Rule: ``UnifiedLog.updateLogStartOffset``, ``LogManager.checkpointLogStartOffsets``.
         Without leader epochs, the metadata of remote storage shows it. A broker moves the log start offset before it
         deletes segments there (``RemoteLogManager.cleanupExpiredRemoteLogSegments``), so what is deleted is before it.
+        A start that a broker has forgotten is before the leader epochs.
         """
+        if self.earlier_start is not None and self.earlier_start.is_forgotten:
+            return self.earlier_start.offset
         first, checkpoint, remote = self.partition.first_offset, self.partition.checkpoint(LOG_START), self.remote_log
         if not first or (checkpoint is not None and checkpoint >= first):
             return None
@@ -108,6 +112,11 @@ class PartitionState:
         known = min(epochs.values(), default=first if stored is None else stored)
         start = max(known, checkpoint or 0, remote.deleted_to if remote is not None else 0)
         return start if known < first and start < first else None
+
+    @cached_property
+    def earlier_start(self) -> EarlierStart | None:
+        """The log start offset of the checkpoint, if it is before the first leader epoch."""
+        return earlier_start(self)
 
     @cached_property
     def local_log_start_offset(self) -> int:

@@ -231,7 +231,7 @@ def test_offsets_in_remote_storage_belong_to_the_log(tmp_path: Path) -> None:
 
 def test_what_was_deleted_from_remote_storage_is_deleted_though_the_checkpoint_is_older(tmp_path: Path) -> None:
     """A broker of 4.3.1 had moved the log start to 42 and checkpointed 21; without remote storage files may lack."""
-    forge(tmp_path, {54: "plain @54-56"}, log_start=21, leader_epochs={42: 0})
+    forge(tmp_path, {54: "plain @54-56"}, log_start=21, leader_epochs={42: 0}, clean_shutdown=False)
     deleted = story(tmp_path, 25)
     assert (deleted.status, deleted.bounds.log_start_offset) == (RecordStatus.DELETED, 42)
     assert "moved the log start offset to 42; its segment is deleted" in deleted.why

@@ -197,8 +197,7 @@ def _before_start(cluster: Cluster, commits: Commits, offset: OffsetBeforeLog) -
         commits,
         (commit.segment, commit.position, commit.offset),
         CODES["group-offset-out-of-range"],
-        f"The offset of group {group!r} for {name} is {commit.committed}, but {offset.why}. It continues where its "
-        "auto.offset.reset says.",
+        f"The offset of group {group!r} for {name} is {commit.committed}, but {offset.why}. {offset.consequence}",
         severity=None if is_used and has_records and offset.is_certain else Severity.INFO,
         evidence={
             "group": group,

@@ -54,6 +54,22 @@ CODES = by_name(
         ),
     ),
     Code(
+        "log-start-forgotten",
+        Severity.ERROR,
+        meaning="The log start offset is in remote storage before the leader epochs: consumers there receive nothing.",
+        remedy="Delete the records before the first leader epoch again, with kafka-delete-records.sh.",
+        why=(
+            "DeleteRecords moves the log start and the start of the leader epochs at once, but the log start is in a "
+            "checkpoint only up to a minute later. A broker that is killed before forgets it. It then answers an "
+            "older log start, and refuses to read from there: it finds segments in remote storage by leader epoch. A "
+            "consumer with auto.offset.reset=earliest gets the same offset again and again."
+        ),
+        benign=(
+            "The running broker was copied before it wrote the checkpoint. So the checkpoint must be of an orderly "
+            "stop, or younger than the leader epochs."
+        ),
+    ),
+    Code(
         "checkpoint-cleaner-invalid",
         Severity.WARNING,
         meaning="The cleaner's checkpointed first dirty offset is outside the log.",
@@ -99,6 +115,7 @@ def findings(state: PartitionState) -> Iterator[Finding]:
         return  # the log is missing, and every offset would be beyond its end
     yield from _high_watermark(state)
     yield from _log_start(state)
+    yield from _forgotten_start(state)
     yield from _first_dirty_offset(state)
 
 
@@ -221,6 +238,29 @@ def _missing_in_remote_storage(state: PartitionState, log_start: int) -> Iterato
                 f"{COPIED_FIRST}: {'not ruled out' if is_newest else 'no, later segments are listed'}",
             ),
         )
+
+
+def _forgotten_start(state: PartitionState) -> Iterator[Finding]:
+    """Yield that a broker has forgotten its log start, so that consumers get one that it cannot read."""
+    earlier = state.earlier_start
+    if earlier is None or not earlier.is_forgotten:
+        return
+    start, first_epoch, unread = earlier.offset, earlier.first_epoch, (earlier.offset, earlier.read_from - 1)
+    finding = state.finding(
+        CODES["log-start-forgotten"],
+        f"The log starts at offset {start}, but its leader epochs begin at {first_epoch}: the broker cannot read "
+        f"{format_offsets(*unread)} from remote storage, and a consumer at the log start receives "
+        f"nothing. The broker was killed before it had checkpointed the log start {first_epoch}.",
+        offsets=unread,
+        evidence=_evidence(state, log_start=start, first_epoch_start=first_epoch),
+        exactness=_exactness(state),
+        benign=(
+            "checkpoint out of date: "
+            + ("no, clean shutdown" if _is_clean_shutdown(state) else "no, it is younger than the leader epochs"),
+        ),
+    )
+    deletion = earlier.deletion(state.partition.place)
+    yield replace(finding, remedy=f"To let consumers read the log from its start, {deletion}.")
 
 
 def _first_dirty_offset(state: PartitionState) -> Iterator[Finding]:

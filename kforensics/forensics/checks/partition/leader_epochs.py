@@ -298,11 +298,13 @@ def _log_start(state: PartitionState, checkpoint: _Checkpoint) -> int:
     """Return the offset at which the entries of the file were truncated, as well as it can be determined.
 
     The first entry moves up with the log start offset. The log start checkpoint may be older if the broker was not shut
-    down cleanly, and never contains the metadata log, whose start is that of its oldest snapshot.
+    down cleanly, and never contains the metadata log, whose start is that of its oldest snapshot. A broker that forgot
+    its log start does not move the first entry back.
     """
     known = state.partition.log_dir.clean_shutdown and LOG_START in state.partition.log_dir.checkpoints
     first = checkpoint.entries[0][1] if checkpoint.entries else 0
-    if first <= state.log_end_offset and (not known or state.partition.place.topic == METADATA_TOPIC):
+    is_before_epochs = state.partition.place.topic == METADATA_TOPIC or state.earlier_start is not None
+    if first <= state.log_end_offset and (not known or is_before_epochs):
         return max(state.log_start_offset, first)
     return state.log_start_offset
 

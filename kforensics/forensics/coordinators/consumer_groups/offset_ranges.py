@@ -45,9 +45,25 @@ class OffsetBeforeLog(NamedTuple):
     @property
     def why(self) -> str:
         """What shows it, as a clause."""
-        start = self.log.visible_start_offset
-        count = format_count(start - self.commit.committed, "offset")
-        return f"the log starts at {start}: {count} deleted before the group committed them"
+        start, earlier = _served_from(self.log), self.log.earlier_start
+        count = f"{format_count(start - self.commit.committed, 'offset')} deleted before the group committed them"
+        if earlier is None or not earlier.is_remote:
+            return f"the log starts at {start}: {count}"
+        if earlier.is_certain:
+            return f"the broker reads from {start} on, though the log starts at {earlier.offset}: {count}"
+        return f"the log starts at {earlier.either}, and the broker reads from {start} on: {count}"
+
+    @property
+    def consequence(self) -> str:
+        """What its consumers do, as a sentence."""
+        earlier = self.log.earlier_start
+        if earlier is None or not earlier.is_remote:
+            return "It continues where its auto.offset.reset says."
+        unless = "" if earlier.is_certain else f", if the log starts at {earlier.offset}"
+        return (
+            "It continues where its auto.offset.reset says; with earliest it gets the log start, which the broker does "
+            f"not read, and receives nothing{unless}."
+        )
 
     @property
     def is_certain(self) -> bool:
@@ -161,6 +177,12 @@ def _unknown(
     return lost if is_certain else f"{lost}, or it was copied before the commit"
 
 
+def _served_from(log: PartitionMarkers) -> int:
+    """Return the first offset of a log that consumers can read."""
+    start, earlier = log.visible_start_offset, log.earlier_start
+    return start if earlier is None else max(start, earlier.read_from)
+
+
 def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:
     """Return the rows of the offsets in force that are before the start of an available log.
 
@@ -170,7 +192,7 @@ def offsets_before_log(cluster: Cluster, commits: Commits) -> IntArray:
     """
     logs = {markers.name: markers for markers in cluster.marker_join.by_partition.values()}
     names, codes = commits.last.partitions
-    starts = np.array([logs[name].visible_start_offset if name in logs else NONE for name in names], "i8")[codes]
+    starts = np.array([_served_from(logs[name]) if name in logs else NONE for name in names], "i8")[codes]
     committed = commits.last.table.rows["committed"]
     rows: IntArray = np.flatnonzero((committed >= 0) & (committed < starts))
     return rows

@@ -21,11 +21,12 @@ from tests.forensics.partition_states import SAMPLES, each_sample, partitions_un
 FIRES = {
     "checkpoint-hw-beyond-end": "test_a_high_watermark_after_the_end_is_found",
     "checkpoint-start-invalid": "test_a_log_start_after_the_end_is_found",
+    "log-start-forgotten": "test_a_log_start_in_remote_storage_before_the_leader_epochs_is_found",
     "checkpoint-cleaner-invalid": "test_a_first_dirty_offset_after_the_end_is_found",
 }
 SILENT = dict.fromkeys(FIRES, "test_checkpoints_of_brokers_are_sound")
 
-BEYOND, START, CLEANER_INVALID = FIRES
+BEYOND, START, FORGOTTEN, CLEANER_INVALID = FIRES
 LOG: Segments = {0: "plain @0-4; plain @5-9", 10: "plain @10-14; plain @15-19"}
 HEADLESS: Segments = {10: "plain @10-14; plain @15-19"}
 FILES = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER)
@@ -109,6 +110,19 @@ def test_a_recovery_point_after_the_end_is_reported_where_something_is_missing(t
     (finding,) = found_in(tmp_path)
     assert "All offsets below 22 had been flushed" in finding.message
     assert finding.evidence == {"high_watermark": 23, "log_end_offset": 20, "recovery_point": 22}
+
+
+def test_a_log_start_in_remote_storage_before_the_leader_epochs_is_found(tmp_path: Path) -> None:
+    """The broker was killed after a DeleteRecords to 4; with the entry 4 it has not forgotten the log start."""
+    forge(tmp_path, HEADLESS, log_start=0, leader_epochs={4: 0})
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [(FORGOTTEN, Severity.ERROR)]
+    assert (finding.first_offset, finding.last_offset, finding.exactness) == (0, 3, Exactness.EXACT)
+    assert '"offset":4}' in (finding.remedy or "")
+    forge(tmp_path, HEADLESS, log_start=0, leader_epochs={4: 0}, clean_shutdown=False)
+    assert found_in(tmp_path) == []
+    forge(tmp_path, HEADLESS, log_start=4, leader_epochs={4: 0})
+    assert found_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("log", [LOG, {0: ""}], ids=["batches", "none"])
