@@ -90,3 +90,18 @@ def test_records_in_remote_storage_are_not_deleted(first_epoch: int, is_out: boo
     said = audited(tmp_path)
     assert told(tmp_path, "g") == said.get("g", set())
     assert bool(said) is is_out
+
+
+def test_a_log_start_that_a_broker_forgot_is_not_where_the_group_continues(tmp_path: Path) -> None:
+    """With earliest its consumers get that log start, in remote storage, and the broker does not read it."""
+    forge(tmp_path, f"plain @0-0 ts {NOW}", topic="__consumer_offsets", records={0: [commit_record("g", "in-0", 4)]})
+    forge(tmp_path, {20: f"plain @20-29 ts {NOW}"}, topic="in", log_start=0, leader_epochs={9: 0}, snapshots={})
+    (message,) = (
+        row["message"]
+        for row in kforensics.audit(tmp_path, as_of=NOW).findings.to_pylist()
+        if row["code"] == "group-offset-out-of-range"
+    )
+    assert "the broker reads from 9 on, though the log starts at 0: 5 offsets deleted" in message
+    assert message.endswith(
+        "with earliest it gets the log start, which the broker does not read, and receives nothing."
+    )

@@ -44,7 +44,7 @@ def _copied(tmp_path: Path, log_start: int | None, checkpointed: int | None = No
 
 def _start(log_dir: Path, topic: str = TOPIC) -> int:
     rows = kforensics.lso(log_dir).to_arrow().to_pylist()
-    return next(row["log_start_offset"] for row in rows if row["topic"] == topic)
+    return int(next(row["log_start_offset"] for row in rows if row["topic"] == topic))
 
 
 def _findings(log_dir: Path) -> list[tuple[int, int]]:
