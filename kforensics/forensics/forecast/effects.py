@@ -23,6 +23,7 @@ __all__ = [
     "RETENTION_DUE",
     "ROUTINE",
     "RUNTIME",
+    "START_UNREAD",
     "Effect",
     "LoadRefusedError",
     "LoadedLog",
@@ -36,6 +37,8 @@ IN_ZOOKEEPER = "in-zookeeper"
 ROUTINE = (HOUSEKEEPING, RETENTION_DUE, IN_ZOOKEEPER)
 FILE_DELETED, FILE_WRITTEN = "file-deleted", "file-written"
 LOG_CREATED, LOG_EMPTIED = "log-created", "log-emptied"
+# A log start in remote storage that the broker does not read.
+START_UNREAD = "start-unread"
 OTHER_CLUSTER = "other-cluster"
 DIRECTORY_LOST = "directory-lost"
 # Exceptions that end the load of a log or the start of a broker; those of one module stand there.

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kforensics.forensics.core.commands import BOOTSTRAP
+from kforensics.forensics.core.commands import BOOTSTRAP, delete_records
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.forecast.broker_forecast import COPIED, STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import (
@@ -19,6 +19,7 @@ from kforensics.forensics.forecast.effects import (
     LOG_EMPTIED,
     OTHER_CLUSTER,
     RETENTION_DUE,
+    START_UNREAD,
     Effect,
     LoadRefusedError,
 )
@@ -160,6 +161,7 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
         )
         commands = [REMOVED[kind].format(shlex.quote(log_dir)) for log_dir in log_dirs if kind in REMOVED]
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
+    steps += [_of_unread_start(part, effect) for part, effect in every if part and effect.kind == START_UNREAD]
     remedies = [step for step in dict.fromkeys(steps) if step is not None]
     is_of_release = all(isinstance(refusal, ReleaseRefusedError) for refusal in forecast.refusals)
     if remedies and not (is_of_release and forecast.refusals):
@@ -209,6 +211,12 @@ BY_KIND = {
     ),
     "without-leader": "Put the directory.id back that meta.properties had: the metadata log names it.",
 }
+
+
+def _of_unread_start(partition: PartitionForecast, effect: Effect) -> Remedy:
+    first_epoch = (effect.offset or 0) + (effect.records or 0)
+    text = f"After the start, delete the records of {partition.name} before offset {first_epoch} again."
+    return Remedy(text, delete_records(partition.topic, partition.partition, first_epoch).strip("`"))
 
 
 def _of_refusal(refusal: LoadRefusedError, log_dirs: Sequence[str]) -> Remedy:

@@ -52,6 +52,7 @@ from kforensics.forensics.forecast.release_limits import (
     rules_of,
     unreadable_metadata,
 )
+from kforensics.forensics.forecast.remote_starts import add_unread_starts
 from kforensics.forensics.metadata.metadata_versions import Release, registered_release, release_name
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
 from kforensics.parsers.files.meta_properties import MetaProperties
@@ -108,6 +109,7 @@ class _Start:
                 return
             if forecast.outcome == NOT_KNOWN:
                 return
+        add_unread_starts(self.loads)
         older = self.is_before(STRAYS_SINCE)
         if self.log_dirs:
             PartitionFates(self.log_dirs, forecast, self.loads, self.offline, older).assign()

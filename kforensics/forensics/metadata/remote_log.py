@@ -7,7 +7,7 @@ without ever having been readable. Nothing removes records of the topic unless i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
@@ -19,7 +19,7 @@ from kforensics.parsers.files.source import open_source
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.messages.internal_records import decode_record
 
-__all__ = ["RemoteLog", "RemoteSegment", "remote_logs_in", "remote_segments_at"]
+__all__ = ["RemoteLog", "RemoteSegment", "remote_logs_at", "remote_logs_in", "remote_segments_at"]
 
 SEGMENT, UPDATE, PARTITION_DELETED = 0, 1, 2
 # States of a segment, in the order in which it passes through them.
@@ -105,10 +105,18 @@ def remote_logs_in(partition: Partition) -> tuple[RemoteLog, ...]:
     Raises:
         InputError: a segment cannot be read.
     """
+    return remote_logs_at([segment.path for segment in partition.segments])
+
+
+def remote_logs_at(paths: Sequence[str]) -> tuple[RemoteLog, ...]:
+    """Return the remote logs that segments of a partition of ``__remote_log_metadata`` describe, in their order.
+
+    Raises:
+        InputError: a segment cannot be read.
+    """
     reader = _Reader()
-    for segment in partition.segments:
-        reader.read(segment.path)
-    paths = tuple(segment.path for segment in partition.segments)
+    for path in paths:
+        reader.read(path)
     return tuple(
         RemoteLog(
             *key,
@@ -116,7 +124,7 @@ def remote_logs_in(partition: Partition) -> tuple[RemoteLog, ...]:
             _merged((one.first_offset, one.last_offset) for one in segments if one.copied_ms and one.deleted_ms),
             reader.is_whole,
             reader.last_event_ms[key],
-            paths,
+            tuple(paths),
         )
         for key, segments in sorted(reader.segments())
     )
