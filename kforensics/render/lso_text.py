@@ -224,6 +224,9 @@ def _offset_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
 def _checkpoint_lines(state: PartitionState, stable: StableOffset) -> Iterator[str]:
     if stable.at_checkpoint not in (None, stable.last_stable_offset):
         yield f"  at the checkpointed high watermark {state.high_watermark}: LSO {stable.at_checkpoint}"
+    either = state.earlier_start.either if state.earlier_start is not None else None
+    if either is not None:
+        yield f"  log start {either}: its checkpoint may be a minute old"
 
 
 def _name(state: PartitionState) -> str:

@@ -88,7 +88,8 @@ def reason_limits(state: PartitionState) -> set[int]:
     known = {state.log_start_offset, state.local_log_start_offset, state.log_end_offset, state.first_uncompacted_offset}
     known |= {state.partition.first_offset, _checkpointed_start(state)}
     known |= {segment.base_offset or 0 for segment in state.partition.segments}
-    known |= {state.earlier_start.read_from} if state.earlier_start is not None else set()
+    if state.earlier_start is not None:
+        known |= {state.earlier_start.read_from, state.earlier_start.first_epoch}
     for segment in remote_segments(state.remote_log) if state.remote_log is not None else ():
         known |= {segment.first_offset, segment.last_offset + 1}
     return known | {
@@ -185,6 +186,21 @@ def _forgotten(state: PartitionState, earlier: EarlierStart, offset: int) -> Rea
         f" a consumer at the log start receives nothing{_remote_remains(state, offset)}"
     )
     return Reason(RecordStatus.DELETED, why, EXACT if state.partition.log_dir.clean_shutdown else APPROXIMATE)
+
+
+def unless_deleted(state: PartitionState, offset: int, reason: Reason) -> Reason:
+    """Return why an offset is served or not, less certain if DeleteRecords may have passed it since the checkpoint.
+
+    Args:
+        state: the partition.
+        offset: the offset.
+        reason: why, if the log starts where the checkpoint says.
+    """
+    earlier = state.earlier_start
+    if earlier is None or earlier.is_certain or not reason.status.is_data or offset >= earlier.first_epoch:
+        return reason
+    why = f"{reason.why}, unless DeleteRecords moved the log start of the running broker to {earlier.first_epoch}"
+    return Reason(reason.status, why, APPROXIMATE if reason.exactness is EXACT else reason.exactness)
 
 
 def _deleted(state: PartitionState, offset: int) -> Reason:

@@ -26,6 +26,7 @@ from kforensics.forensics.explain.missing_records import (
     offset_gap_around,
     out_of_bounds,
     reason_limits,
+    unless_deleted,
     why_no_batch,
     why_no_record,
 )
@@ -257,7 +258,7 @@ class OffsetExplainer:
         return replace(reason, why=f"{reason.why}; consumers can read from offset {start} on, whose record is {time}")
 
     def _story(self, offset: int, reason: Reason, **fields: Any) -> OffsetStory:
-        partition = self._state.partition
+        partition, reason = self._state.partition, unless_deleted(self._state, offset, reason)
         return OffsetStory(
             place=partition.place,
             folder=partition.folder,

@@ -95,3 +95,23 @@ def test_an_offset_before_the_leader_epochs_is_explained(tmp_path: Path) -> None
     assert """{"partitions":[{"topic":"cut","partition":0,"offset":11}],"version":1}""" in text
     assert "No action" not in text
     assert "offset 11: not-on-hand" in run("explain", "--offset", 11, tmp_path / "broker-1" / "cut-0").text
+
+
+@pytest.mark.parametrize(("is_running", "epochs", "is_open"), [(1, "0 17", 1), (0, "0 17", 0), (1, "3 17", 0)])
+def test_records_on_disk_may_be_deleted_since_the_checkpoint(
+    tmp_path: Path, is_running: int, epochs: str, is_open: int
+) -> None:
+    """The broker had checkpointed no log start yet. After an orderly stop, or with a later epoch, nothing is open."""
+    log_dir = Path(shutil.copytree(SAMPLES / "deletion" / "broker-1", tmp_path / "broker-1"))
+    folder = log_dir / "delete-records-0"
+    (log_dir / LOG_START).write_text("0\n0\n")
+    (folder / "leader-epoch-checkpoint").write_text(f"0\n1\n{epochs}\n")
+    if is_running:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    text = run("explain", "--offset", 16, folder).text
+    assert ("offset 16: visible (approximate)" in text) == is_open
+    assert ("unless DeleteRecords moved the log start of the running broker to 17" in text) == is_open
+    assert ("log start 12 or 17 (its checkpoint may be a minute old), LSO" in text) == is_open
+    assert "offset 17: visible\n" in run("explain", "--offset", 17, folder).text
+    assert ("log start 12 or 17: its checkpoint may be a minute old" in run("lso", folder).text) == is_open
+    assert _start(log_dir, "delete-records") == 12
