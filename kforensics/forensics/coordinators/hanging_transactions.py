@@ -136,7 +136,9 @@ def ends_before(cluster: Cluster, partition: int, open_transactions: OpenTransac
     markers = cluster.marker_join.by_partition[partition]
     until = _logs_reach(cluster, markers)
     first = int(until.argmin())
-    is_before = until[first] - cluster.rules.clock_skew_ms <= _last_writes(markers, open_transactions)
+    # A log without any known time ends before all others: NO_TIME less the skew would overflow.
+    surely_until = max(int(until[first]) - cluster.rules.clock_skew_ms, NO_TIME)
+    is_before = _last_writes(markers, open_transactions) >= surely_until
     return np.where(is_before & (until[first] != NEVER), first, NONE)
 
 

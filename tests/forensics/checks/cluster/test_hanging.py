@@ -71,6 +71,18 @@ def test_a_producer_may_be_registered_after_the_log_of_a_coordinator_ends(
     assert (sentence in finding.message) == (finding.severity is Severity.WARNING)
 
 
+def test_an_empty_log_of_a_coordinator_without_file_times_shows_no_time(tmp_path: Path) -> None:
+    """Seen on 4.3.1: the copy of the empty partition was older than the producer, which its coordinator knew since."""
+    forge_coordinator(tmp_path / "broker-2", "b Empty 1 0 t 60000", node_id=2)
+    keep_times(tmp_path / "broker-2", NOW + 60_000, NOW + 61_000)
+    forge_coordinator(tmp_path / "broker-3", "", partition=1, node_id=3)
+    forge(tmp_path / "broker-1", f"D 7 0 0-0 @0-0 T {at(40_000)}")
+    keep_times(tmp_path / "broker-1", NOW + 40_000, NOW + 45_000)
+    ((_, finding),) = found_in(cluster_under(tmp_path, as_of_ms=NOW + DAY, partition_count=2))
+    assert (finding.code.name, finding.severity) == (UNKNOWN, Severity.WARNING)
+    assert "But __transaction_state-1 may end before that: it has no record." in finding.message
+
+
 def test_a_transaction_in_flight(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, "a Empty 1 0 t 0")
     forge(tmp_path, OPEN)
