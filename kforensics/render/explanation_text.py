@@ -336,7 +336,10 @@ def transactional_id_lines(story: TransactionalIdStory) -> Iterator[str]:
     for orphan in story.orphaned:
         partition = printable(f"{orphan.partition[0]}-{orphan.partition[1]}")
         data = f"producer {orphan.producer_id}, from offset {orphan.first_offset}"
-        yield f"  open in {partition}, but the coordinator has no ongoing transaction: {data}"
+        why = "but the coordinator has no ongoing transaction"
+        if orphan.follows_copy:
+            why = "and the copy of the coordinator's log may end before that"
+        yield f"  open in {partition}, {why}: {data}"
 
 
 def _transaction_of_id(transaction: TransactionOfId) -> Iterator[str]:

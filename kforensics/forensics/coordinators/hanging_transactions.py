@@ -2,12 +2,12 @@
 
 A partition is enrolled in a transaction before the first write to it. So data whose coordinator does not list the
 partition hangs, however young it is, if the coordinator's log reaches beyond the data, and the data partition has the
-markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either
-log may be the older one, only the age of the transaction shows that it hangs; in a replica out of sync, which may lack
+markers of all transactions that the coordinator decided. Running brokers are copied one after the other: if either log
+may be the older one, only the age of the transaction shows that it hangs; in a replica out of sync, which may lack
 markers however long ago they were written, not even that. The age counts by the clocks of brokers, because Kafka
-Streams writes with the timestamps of what it reads, unless the transactional id has been silent for as long. A
-transaction that is ongoing beyond its timeout hangs if its id belongs to another coordinator since
-``__transaction_state`` has more partitions.
+Streams writes with the timestamps of what it reads, unless the transactional id has been silent for as long. It counts
+for nothing if the copy of the coordinator's log is older than the data. A transaction that is ongoing beyond its
+timeout hangs if its id belongs to another coordinator since ``__transaction_state`` has more partitions.
 
 Rule: ``TransactionsCommand.FindHangingTransactionsCommand``.
 """
@@ -22,6 +22,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.deadlines import (
     NO_TIMEOUT,
+    copied_at,
     has_unreadable_state,
     is_awaited,
     is_orphaned,
@@ -40,6 +41,7 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 __all__ = [
     "Hanging",
     "ends_before",
+    "follow_copy",
     "hanging_transactions",
     "have_all",
     "longest_timeouts",
@@ -80,7 +82,7 @@ def hanging_transactions(
     orphaned = is_orphaned(cluster, ids)
     is_certain |= may_hang & orphaned
     is_old = _are_older(cluster, partition, open_transactions, ids)
-    is_old &= ~may_lack_markers(cluster, partition, ids)
+    is_old &= ~may_lack_markers(cluster, partition, ids) & ~follow_copy(cluster, partition, open_transactions, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain, orphaned)
 
 
@@ -106,6 +108,27 @@ def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArr
     # No id is -1, which indexes the last one.
     went_on: BoolArray = np.append(last_times, latest)[ids] > since - cluster.rules.clock_skew_ms
     return went_on
+
+
+def follow_copy(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray, ids: IntArray) -> BoolArray:
+    """Return which open transactions may have data from after the copy of their coordinator's log.
+
+    The epoch of the data shows it: a producer has only epochs that its coordinator has written first. So do the times
+    of files. Rule: ``TransactionCoordinator.handleInitProducerId``, ``TransactionMetadata.prepareAbortOrCommit``.
+
+    Args:
+        cluster: the cluster.
+        partition: number of their partition.
+        open_transactions: OPEN_TRANSACTION records.
+        ids: number of the transactional id of each.
+    """
+    last, markers = cluster.coordinators.ids[ids], cluster.marker_join.by_partition[partition]
+    is_newer = (last["producer_id"] == open_transactions["producer_id"]) & ~last["is_removed"]
+    is_newer &= open_transactions["producer_epoch"] > last["producer_epoch"]
+    has_times = np.array([one.kept_until != NO_TIME for one in cluster.coordinators.histories], bool)
+    until = np.where(has_times & ~have_all(cluster, markers), copied_at(cluster), NEVER)[last["coordinator"]]
+    follow: BoolArray = is_newer | (until - cluster.rules.clock_skew_ms <= open_transactions["last_time"])
+    return follow
 
 
 def surely_idle_times(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> IntArray:

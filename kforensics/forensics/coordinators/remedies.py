@@ -28,6 +28,7 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.hanging_transactions import (
     ends_before,
+    follow_copy,
     hanging_transactions,
     longest_timeouts,
     may_lack_markers,
@@ -91,6 +92,10 @@ REMEDIES = {
     "too early": (
         "The logs of the coordinators may end before it began, and lack its producer: audit newer copies of "
         f"__transaction_state, too. Only if {FIND_HANGING} lists it, end it with {ABORT}."
+    ),
+    "outdated": (
+        "The copy of its coordinator's log may end before this data: audit a newer copy of {coordinator}, too, or ask "
+        f"for the state of the transaction with {DESCRIBE}. Only if {FIND_HANGING} lists it, end it with {ABORT}."
     ),
     "prepared": (
         "Do not abort it: its coordinator has it as {state} and will send the marker. If no marker arrives, check its "
@@ -249,7 +254,9 @@ class CoordinatorRemedies:
             return _Situation("lagging", "unknown, this replica is out of sync", {}, name, limit=Severity.WARNING)
         if has_unreadable_state(cluster, ids)[0]:
             return None
-        return self._unseen(partition, idle_ms, int(longest_timeouts(cluster, ids)[0]), name)
+        longest = int(longest_timeouts(cluster, ids)[0])
+        unseen = self._unseen(partition, idle_ms, longest, name)
+        return unseen or self._outdated(partition, transaction, ids)
 
     def _was_committed_elsewhere(self, partition: int, number: int, transaction: OpenTransactionArray) -> bool:
         """Return whether the marker of a committed transaction of an id is missing after the data of an open one."""
@@ -280,13 +287,21 @@ class CoordinatorRemedies:
         phrase = f"unknown, but its timeout may be {timeout}"
         return _Situation("within timeout", phrase, {"timeout": timeout}, name, limit=Severity.INFO)
 
+    def _outdated(self, partition: int, transaction: OpenTransactionArray, ids: IntArray) -> _Situation | None:
+        """Return the situation of a transaction that may have begun after the copy of its coordinator's log."""
+        if not follow_copy(self.cluster, partition, transaction, ids)[0]:
+            return None
+        phrase = "unknown, the copy of the coordinator's log may end before it"
+        number = int(ids[0])
+        values, name = {"coordinator": self._coordinator(number)}, self.cluster.coordinators.name(number)
+        return _Situation("outdated", phrase, values, name, limit=Severity.WARNING)
+
     def _awaited(self, number: int) -> _Situation:
         """Return the situation of the transaction of an id that its coordinator will end, or should have ended."""
         coordinators = self.cluster.coordinators
         last, name = coordinators.ids[number], coordinators.name(number)
         state, until = State(int(last["status"])), format_time(int(last["start"]) + int(last["timeout_ms"]))
-        partition = coordinators.histories[int(last["coordinator"])].place.partition
-        values = {"state": str(state), "until": until, "coordinator": f"{TRANSACTION_STATE}-{partition}"}
+        values = {"state": str(state), "until": until, "coordinator": self._coordinator(number)}
         if state is not State.ONGOING:
             stuck = bool(self._stuck[number])
             phrase = f"no, {state} for too long" if stuck else f"{state}, its marker is being sent"
@@ -312,6 +327,12 @@ class CoordinatorRemedies:
             phrase = f"Ongoing, its coordinator was stopped before its timeout at {until}"
             return _Situation("stopped", phrase, values, name, Severity.INFO)
         return _Situation("ongoing", f"Ongoing, times out at {until}", values, name, Severity.INFO)
+
+    def _coordinator(self, number: int) -> str:
+        """Return the name of the coordinator's partition of an id."""
+        coordinators = self.cluster.coordinators
+        partition = coordinators.histories[int(coordinators.ids["coordinator"][number])].place.partition
+        return f"{TRANSACTION_STATE}-{partition}"
 
     def _is_given_after_deadline(self, number: int) -> bool:
         """Return whether the caller gives a time of evaluation after the timeout, whatever happened since the copy."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, row_dicts
 from kforensics.forensics.coordinators.coordinator_records import NONE, State, TopicPartition
+from kforensics.forensics.coordinators.hanging_transactions import follow_copy
 from kforensics.forensics.coordinators.partition_of import DEFAULT_PARTITIONS, java_hashes
 from kforensics.forensics.coordinators.transactions.history import History
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -88,12 +89,14 @@ class OrphanedTransaction:
         place: the replica.
         producer_id: the producer that wrote the data.
         first_offset: first offset of the data.
+        follows_copy: whether the copy of the coordinator's log may end before the data, and lack the transaction.
     """
 
     partition: TopicPartition
     place: Place
     producer_id: int
     first_offset: int
+    follows_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +168,12 @@ def transactional_id_story(cluster: Cluster, transactional_id: str) -> Transacti
         history.paths[facts["segment"]],
         producer_ids,
         transactions,
-        tuple(_orphaned(cluster, producer_ids, transactions)),
+        tuple(_orphaned(cluster, number, producer_ids, transactions)),
     )
 
 
 def _orphaned(
-    cluster: Cluster, producer_ids: Sequence[int], transactions: Sequence[TransactionOfId]
+    cluster: Cluster, id_number: int, producer_ids: Sequence[int], transactions: Sequence[TransactionOfId]
 ) -> Iterator[OrphanedTransaction]:
     ongoing = {
         (listed.partition, listed.open_from)
@@ -178,11 +181,13 @@ def _orphaned(
         for listed in transaction.partitions
         if listed.verdict in (UNDECIDED, MARKER_VERDICTS[MarkerStatus.PENDING])
     }
-    for markers in cluster.marker_join.by_partition.values():
+    for partition, markers in cluster.marker_join.by_partition.items():
         still_open = markers.open_transactions[np.isin(markers.open_transactions["producer_id"], producer_ids)]
-        for row in row_dicts(still_open):
+        follow = follow_copy(cluster, partition, still_open, np.full(len(still_open), id_number)).tolist()
+        for row, follows in zip(row_dicts(still_open), follow, strict=True):
+            data = row["producer_id"], row["first_offset"]
             if (markers.name, row["first_offset"]) not in ongoing:
-                yield OrphanedTransaction(markers.name, markers.place, row["producer_id"], row["first_offset"])
+                yield OrphanedTransaction(markers.name, markers.place, *data, follows_copy=follows)
 
 
 def _transaction(cluster: Cluster, index: int, history: History) -> TransactionOfId:

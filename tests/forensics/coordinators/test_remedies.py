@@ -416,3 +416,16 @@ def test_records_of_their_own_time_date_their_transaction(tmp_path: Path) -> Non
     _, finding = stuck(tmp_path, ONGOING)
     assert "began_ms" not in finding.evidence
     assert "older timestamps" not in finding.message
+
+
+@pytest.mark.parametrize(("copied", "severity"), [(MINUTE, Severity.WARNING), (HOUR, Severity.CRITICAL)])
+def test_a_transaction_is_not_aborted_because_of_an_older_copy_of_its_coordinator(
+    copied: int, severity: Severity, tmp_path: Path
+) -> None:
+    forge_coordinator(tmp_path / "broker-2", "a Empty 7 0 t 1", node_id=2, clean_shutdown=False)
+    keep_times(tmp_path / "broker-2", NOW + 1, NOW + copied)
+    forge(tmp_path / "broker-1", OPEN.replace(at(5), at(5 * MINUTE)))
+    keep_times(tmp_path / "broker-1", NOW + 5 * MINUTE, NOW + 6 * MINUTE)
+    remedy, finding = findings_with_remedies(tmp_path, as_of_ms=NOW + 24 * HOUR)["lso-stuck"]
+    assert finding.severity == severity
+    assert ("audit a newer copy of __transaction_state-0" in remedy) == (severity is Severity.WARNING)

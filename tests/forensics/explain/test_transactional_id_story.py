@@ -14,6 +14,7 @@ from kforensics.forensics.explain.transactional_id_story import (
     partitions_of_id,
     transactional_id_story,
 )
+from kforensics.render.explanation_text import transactional_id_lines
 from tests.forensics.coordinators.clusters import at, cluster_under, forge_coordinator
 from tests.forensics.forge import forge
 from tests.forensics.partition_states import SAMPLES
@@ -132,3 +133,18 @@ def test_the_coordinator_partition_of_an_id_is_that_of_kafka() -> None:
         assert {coordinator_partition(name, 1) for name in names} == {0}
     # The value of Java's String.hashCode.
     assert coordinator_partition("id-a", 50) == 3225647 % 50
+
+
+@pytest.mark.parametrize(("epoch", "follows"), [(0, False), (1, True)])
+def test_open_data_of_a_newer_epoch_than_that_of_the_coordinators_log(
+    *, epoch: int, follows: bool, tmp_path: Path
+) -> None:
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0")
+    forge(tmp_path, f"D 1 {epoch} 0-0 @0-0 T {at(15)}", topic="p", partition=0)
+    (orphan,) = (story := story_of(cluster_under(tmp_path), "a")).orphaned
+    assert orphan.follows_copy is follows
+    last = [*transactional_id_lines(story)][-1]
+    words = (
+        "and the copy of the coordinator's log may end before that" if follows else "but the coordinator has no ongoing"
+    )
+    assert f"open in p-0, {words}" in last

@@ -291,6 +291,31 @@ def test_an_id_may_have_begun_a_transaction_after_its_coordinator_was_stopped(
     assert found == ([("critical", "exact")] if hangs else [])
 
 
+@pytest.mark.parametrize(
+    ("coordinator", "copied", "epoch", "hangs"),
+    [
+        ("a CompleteCommit 7 0 t 25", 60_000, 0, False),
+        ("a Ongoing 7 0 {t-1} t 30", 30 * 60_000, 3, False),
+        ("a CompleteCommit 7 0 t 25", 30 * 60_000, 0, True),
+        ("a CompleteCommit 7 1 tv 2 t 25", 30 * 60_000, 0, True),
+        ("a CompleteCommit 7 1 tv 2 t 25", 30 * 60_000, 1, True),
+    ],
+    ids=["an older copy", "a newer epoch", "quiet in a newer copy", "a late write", "a late write of the next epoch"],
+)
+def test_a_copy_of_a_coordinators_log_that_is_older_than_the_data_shows_no_hang(
+    *, coordinator: str, copied: int, epoch: int, hangs: bool, tmp_path: Path
+) -> None:
+    """Seen on 4.3.1 and 2.8.2: the coordinators were copied ten minutes earlier, and the id went on since."""
+    forge_coordinator(tmp_path / "broker-2", f"a Empty 7 0 t 1; {coordinator}", node_id=2, clean_shutdown=False)
+    keep_times(tmp_path / "broker-2", NOW + 30, NOW + copied)
+    log = f"D 7 0 0-0 @0-0 T {at(10)}; M 7 0 C 0 @1 {at(20)}; D 7 {epoch} 1-1 @2-2 T {at(300_000)}"
+    forge(tmp_path / "broker-1", log if epoch == 0 else log.replace(" 1-1 ", " 0-0 "))
+    keep_times(tmp_path / "broker-1", NOW + 300_000, NOW + 310_000)
+    codes = {*codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY))}
+    expected = {"txn-hanging", "txn-write-after-marker"} if hangs else set()
+    assert codes & {"txn-hanging", "txn-write-after-marker"} == expected
+
+
 def _keep_all_times(log_dir: Path, written: int, stopped: int) -> None:
     for file in log_dir.rglob("*"):
         utime(file, ns=((NOW + stopped) * 1_000_000,) * 2)
