@@ -49,8 +49,8 @@ CODES = by_name(
             "missing at the front."
         ),
         benign=(
-            "The checkpoint is older than the last retention run; the broker uses the larger of the two "
-            "offsets. With remote storage the log start offset is that of the remote log."
+            "The log was copied before the checkpoint. The checkpoint is older than the last retention run; the broker "
+            "uses the larger of the two offsets. With remote storage the log start offset is that of the remote log."
         ),
     ),
     Code(
@@ -78,7 +78,10 @@ CODES = by_name(
             "The first dirty offset is where the cleaner resumes. A value outside the log is reset to the log "
             "start, so one cleaning pass has more work."
         ),
-        benign="Retention or DeleteRecords passed the offset between two cleanings.",
+        benign=(
+            "Retention or DeleteRecords passed the offset between two cleanings. The log was copied before the "
+            "checkpoint."
+        ),
     ),
 )
 
@@ -96,6 +99,12 @@ REJECTED_FILES = {
         "A broker with this log directory alone does not start; without the file it recovers all segments.",
     ),
     CLEANER: ("checkpoint-cleaner-invalid", Severity.WARNING, "The cleaner does not know where to resume."),
+}
+# For each checkpoint file whose offsets may be beyond the end of a log: the code, and the name of the offset.
+BEYOND_END = {
+    HIGH_WATERMARK: ("checkpoint-hw-beyond-end", "high_watermark"),
+    LOG_START: ("checkpoint-start-invalid", "log_start"),
+    CLEANER: ("checkpoint-cleaner-invalid", "first_dirty_offset"),
 }
 # How many ranges of missing offsets are listed.
 MOST_RANGES = 20
@@ -140,33 +149,52 @@ def _high_watermark(state: PartitionState) -> Iterator[Finding]:
             f"High watermark {high_watermark} is beyond the log end offset {end}: committed "
             f"{format_offsets(end, high_watermark - 1)} missing."
         )
-        traces, evidence = traces_of_lost_end(state)
-        copied_before, is_lost = _is_log_copied_before(state), state.log_gaps.has_lost_end
-        likely = f" Not ruled out: {f'{COPIED_BEFORE}, or ' if copied_before is not False else ''}{LOST_IN_CRASH}."
-        innocent = "" if _is_clean_shutdown(state) else likely
-        yield state.finding(
-            CODES["checkpoint-hw-beyond-end"],
-            message + _flushed(state) + traces + innocent,
-            severity=Severity.INFO if is_lost or (copied_before and not traces) else None,
-            offsets=(end, high_watermark - 1),
-            evidence={**_evidence(state, high_watermark=high_watermark), **evidence},
-            exactness=_exactness(state),
-            benign=(
-                f"{COPIED_BEFORE}: {COPY_ORDER[copied_before] or _unless_clean_shutdown(state)}",
-                f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}",
-            ),
-            cause="segment-missing" if is_lost else None,
-        )
+        is_lost, finding = state.log_gaps.has_lost_end, _beyond_end(state, HIGH_WATERMARK, message, high_watermark)
+        severity = Severity.INFO if is_lost else finding.severity
+        cause = "segment-missing" if is_lost else None
+        yield replace(finding, severity=severity, cause=cause, first_offset=end, last_offset=high_watermark - 1)
 
 
-def _is_log_copied_before(state: PartitionState) -> bool | None:
-    """Return whether the log was last written before its high watermark, in a copy of a running or killed broker.
+def _beyond_end(state: PartitionState, name: str, message: str, offset: int) -> Finding:
+    """Return the finding on an offset in a checkpoint file that is beyond the end of the log.
+
+    It is information if the log was probably copied before the checkpoint, unless there are traces of a lost end.
+
+    Args:
+        state: the partition.
+        name: name of the checkpoint file.
+        message: what the finding says first.
+        offset: the offset.
+    """
+    code, field = BEYOND_END[name]
+    (traces, evidence), copied_before, flushed = (
+        traces_of_lost_end(state),
+        _is_log_copied_before(state, name),
+        _flushed(state),
+    )
+    innocent = [COPIED_BEFORE] * (copied_before is not False) + [LOST_IN_CRASH] * (not flushed)
+    not_ruled_out = "" if _is_clean_shutdown(state) or not innocent else f" Not ruled out: {', or '.join(innocent)}."
+    return state.finding(
+        CODES[code],
+        message + flushed + traces + not_ruled_out,
+        severity=Severity.INFO if copied_before and not traces else None,
+        evidence={**_evidence(state, **{field: offset}), **evidence},
+        exactness=_exactness(state),
+        benign=(
+            f"{COPIED_BEFORE}: {COPY_ORDER[copied_before] or _unless_clean_shutdown(state)}",
+            f"{LOST_IN_CRASH}: {'no, it had been flushed' if flushed else _unless_clean_shutdown(state)}",
+        ),
+    )
+
+
+def _is_log_copied_before(state: PartitionState, name: str) -> bool | None:
+    """Return whether the log was last written before a checkpoint file, in a copy of a running or killed broker.
 
     Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
-    was below its high watermark. In an archive that keeps whole seconds, both may have the same time. None if the
-    broker was stopped, or the copy has not kept file times.
+    was there then. In an archive that keeps whole seconds, both may have the same time. None if the broker was stopped,
+    or the copy has not kept file times.
     """
-    written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(HIGH_WATERMARK)
+    written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(name)
     if _is_clean_shutdown(state) or written is None or checkpoint is None or kept_until(state) == NO_TIME:
         return None
     return may_precede(written, checkpoint)
@@ -181,9 +209,7 @@ def _log_start(state: PartitionState) -> Iterator[Finding]:
             f"Log start offset {log_start} is beyond the log end offset {_end_of_files(state)}: a broker that starts "
             "on these files deletes the whole log."
         )
-        yield state.finding(
-            CODES["checkpoint-start-invalid"], message + _flushed(state), evidence=_evidence(state, log_start=log_start)
-        )
+        yield _beyond_end(state, LOG_START, message, log_start)
     elif log_start < first and state.remote_log_start_offset is not None:
         yield from _missing_in_remote_storage(state, state.remote_log_start_offset)
     elif log_start < first and not _is_deleted_remotely(state):
@@ -269,14 +295,11 @@ def _first_dirty_offset(state: PartitionState) -> Iterator[Finding]:
     start = min(state.local_log_start_offset, end)
     if dirty is None or start <= dirty <= end:
         return
-    evidence = _evidence(state, first_dirty_offset=dirty)
     if dirty > end:
         message = f"The cleaner's first dirty offset {dirty} is beyond the log end offset {end}."
-        crash = f"{LOST_IN_CRASH}: {_unless_clean_shutdown(state)}"
-        yield state.finding(
-            CODES["checkpoint-cleaner-invalid"], message + _flushed(state), evidence=evidence, benign=(crash,)
-        )
+        yield _beyond_end(state, CLEANER, message, dirty)
     else:
+        evidence = _evidence(state, first_dirty_offset=dirty)
         passed = "retention or DeleteRecords passed it before the next cleaning: not ruled out"
         message = f"The cleaner's first dirty offset {dirty} is below the log start offset {start}."
         yield state.finding(
@@ -293,8 +316,9 @@ def _end_of_files(state: PartitionState) -> int:
 
 
 def _flushed(state: PartitionState) -> str:
+    """Return that missing data had been flushed; empty if not, and if the log was copied before that was noted."""
     recovery_point = state.partition.checkpoint(RECOVERY_POINT)
-    if recovery_point is None or recovery_point <= _end_of_files(state):
+    if recovery_point is None or recovery_point <= _end_of_files(state) or _is_log_copied_before(state, RECOVERY_POINT):
         return ""
     return f" All offsets below {recovery_point} had been flushed, so a crash alone does not explain the loss."
 

@@ -286,6 +286,47 @@ def test_a_log_may_have_been_copied_before_its_checkpoint(
     assert ("log copied before" in finding.message) == (severity is Severity.INFO)
 
 
+# For each checkpoint with an offset beyond the log: the code, and what it is if the copy does not explain it.
+BEYOND_LOG = {LOG_START: (START, Severity.ERROR), CLEANER: (CLEANER_INVALID, Severity.WARNING)}
+FLUSHED = {RECOVERY_POINT: offsets(1060)}
+
+
+def copied(folder: Path, checkpoints_later_ms: int) -> list[Finding]:
+    """Return what is found if the checkpoints were written so much later than the log."""
+    for file in (file for file in folder.parent.rglob("*") if file.is_file()):
+        later = checkpoints_later_ms if file.parent == folder.parent else 0
+        utime(file, ns=((NOW + 10_000 + later) * 1_000_000,) * 2)
+    return found_in(folder.parent)
+
+
+@pytest.mark.parametrize("name", BEYOND_LOG)
+def test_checkpoints_that_were_copied_after_the_log_are_ahead_of_it(tmp_path: Path, name: str) -> None:
+    """Partitions of a running broker of 4.3.1 were copied half a minute before the checkpoints beside them."""
+    folder = forge(tmp_path, LOG, clean_shutdown=False, replaced={name: offsets(1060), **FLUSHED})
+    (finding,) = copied(folder, 30_000)
+    assert key_facts([finding]) == [(BEYOND_LOG[name][0], Severity.INFO)]
+    assert finding.benign[0] == "log copied before the checkpoint: likely, the checkpoint was written after the log"
+    assert "flushed, so" not in finding.message
+
+
+@pytest.mark.parametrize("name", BEYOND_LOG)
+@pytest.mark.parametrize(("later_ms", "clean"), [(-5_000, False), (30_000, True)], ids=["log is newer", "stopped"])
+def test_a_checkpoint_that_the_copy_does_not_explain(tmp_path: Path, name: str, later_ms: int, clean: bool) -> None:
+    folder = forge(tmp_path, LOG, clean_shutdown=clean, replaced={name: offsets(1060), **FLUSHED})
+    (finding,) = copied(folder, later_ms)
+    assert key_facts([finding]) == [BEYOND_LOG[name]]
+    assert "All offsets below 1060 had been flushed" in finding.message
+    assert "Not ruled out" not in finding.message
+
+
+@pytest.mark.parametrize("name", BEYOND_LOG)
+def test_a_copy_without_file_times_does_not_explain_a_checkpoint(tmp_path: Path, name: str) -> None:
+    forge(tmp_path, LOG, clean_shutdown=False, replaced={name: offsets(1060)})
+    (finding,) = found_in(tmp_path)
+    assert key_facts([finding]) == [BEYOND_LOG[name]]
+    assert finding.benign[0] == "log copied before the checkpoint: not ruled out"
+
+
 @pytest.mark.parametrize(("clean_shutdown", "severity"), [(True, Severity.ERROR), (False, Severity.WARNING)])
 def test_a_copied_checkpoint_may_be_incomplete(tmp_path: Path, clean_shutdown: bool, severity: Severity) -> None:
     forge(tmp_path, LOG, clean_shutdown=clean_shutdown, replaced={HIGH_WATERMARK: b"0\n2\nt 0 5\n"})
