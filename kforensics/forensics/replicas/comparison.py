@@ -100,10 +100,13 @@ class Comparison:
         ]
 
     def is_created_again(self, difference: Difference) -> bool:
-        """Return whether one side is all of an earlier topic with the same name; up to 2.7 topics have no ids."""
+        """Return whether one side is all of an earlier topic with the same name.
+
+        Up to 2.7 topics have no ids, and later a broker may have written ``partition.metadata`` only after the copy.
+        """
         pair = self.replicas[difference.first], self.replicas[difference.second]
         times = [side.timestamps for side in difference.sides if side.timestamps is not None]
-        if difference.first_offset or len(times) < len(pair) or any(each.partition.topic_id for each in pair):
+        if difference.first_offset or len(times) < len(pair) or all(each.partition.topic_id for each in pair):
             return False
         older, newer = sorted(times)
         epochs = [side.leader_epochs for side in difference.sides]
