@@ -16,7 +16,7 @@ from kforensics.forensics.coordinators.cluster_rows import distributed_transacti
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
 from kforensics.forensics.coordinators.consumer_groups.group_rows import committed_rows, with_outcomes
-from kforensics.forensics.coordinators.coordinator_records import NEVER, TRANSACTION_STATE, TopicPartition
+from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.record_rows import offset_commit_rows, state_record_rows
 from kforensics.forensics.coordinators.transactions.history import History
@@ -100,11 +100,16 @@ def dated_by_all(chosen: Iterable[PartitionMarkers], replicas: Iterable[Partitio
         chosen: the replicas.
         replicas: all of the cluster, these among them.
     """
-    existed: dict[tuple[TopicPartition, str | None], int] = {}
+    by_name: dict[TopicPartition, list[PartitionMarkers]] = {}
     for markers in replicas:
-        log = markers.name, markers.topic_id
-        existed[log] = min(markers.coverage.existed_by, existed.get(log, NEVER))
-    return [replace(one, coverage=one.coverage._replace(existed_by=existed[one.name, one.topic_id])) for one in chosen]
+        by_name.setdefault(markers.name, []).append(markers)
+    return [
+        replace(one, coverage=one.coverage._replace(existed_by=_existed_by(one, by_name[one.name]))) for one in chosen
+    ]
+
+
+def _existed_by(chosen: PartitionMarkers, replicas: Iterable[PartitionMarkers]) -> int:
+    return min(markers.coverage.existed_by for markers in replicas if markers.is_of_one_topic(chosen))
 
 
 def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:

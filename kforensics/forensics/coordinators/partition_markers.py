@@ -20,6 +20,7 @@ from kforensics.forensics.partition.blocking_transactions import (
     hanging_evidence,
     last_times,
 )
+from kforensics.forensics.partition.creation_order import is_one_older, times_since_creation
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.kept_times import kept_until
@@ -112,6 +113,7 @@ class PartitionMarkers:
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
         earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
+        times: oldest and newest time of its log, None if its beginning is gone: :func:`.times_since_creation`.
     """
 
     place: Place
@@ -130,6 +132,17 @@ class PartitionMarkers:
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
     earlier_start: EarlierStart | None = None
+    times: tuple[int, int] | None = None
+
+    def is_of_one_topic(self, other: PartitionMarkers) -> bool:
+        """Return whether a replica of a partition with the same name is not known to be of another topic.
+
+        Topics without ids may have been deleted and created again.
+        """
+        if self.topic_id != other.topic_id:
+            return False
+        times = [one for one in (self.times, other.times) if one is not None]
+        return self.topic_id is not None or len(times) < len((self, other)) or not is_one_older(times)
 
     def tolerating(self, further_ms: int) -> PartitionMarkers:
         """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""
@@ -158,6 +171,7 @@ class PartitionMarkers:
             topic_id=state.partition.topic_id,
             epoch_starts=starts,
             earlier_start=state.earlier_start,
+            times=times_since_creation(state),
         )
 
     @property

@@ -15,6 +15,7 @@ from kforensics.forensics.core.election import STOPS_TO_FETCH_MS, Election, Sync
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.partition.creation_order import is_one_older
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.batch_windows import ReplicaBatches, batch_windows
 from kforensics.forensics.replicas.differences import Difference, DifferenceFinder, DifferenceKind, SideSummary
@@ -108,9 +109,8 @@ class Comparison:
         times = [side.timestamps for side in difference.sides if side.timestamps is not None]
         if difference.first_offset or len(times) < len(pair) or all(each.partition.topic_id for each in pair):
             return False
-        older, newer = sorted(times)
         epochs = [side.leader_epochs for side in difference.sides]
-        return older[1] < newer[0] and all(each is not None and each[0] == 0 for each in epochs)
+        return is_one_older(times) and all(each is not None and each[0] == 0 for each in epochs)
 
     def is_of_one_topic(self, first: Replica, second: Replica) -> bool:
         """Return whether two replicas are not known to be of topics that only have the same name."""

@@ -27,12 +27,13 @@ from kforensics.forensics.audit.partition_result import PartitionResult
 from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf, producer_part
 from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 from kforensics.forensics.core.rules import Rules
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import SOON, at, forge_coordinator
 from tests.forensics.coordinators.leaderless import forge_skipped
 from tests.forensics.coordinators.living import forge_living
 from tests.forensics.coordinators.random_clusters import story
 from tests.forensics.coordinators.rejected import forge_rejected
-from tests.forensics.forge import forge
+from tests.forensics.forge import file_of, forge, patch
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 SCENARIOS = sorted({path.parent.name for path in SAMPLES.glob("*/broker-*")})
@@ -143,6 +144,26 @@ def test_partitions_whose_best_replica_is_not_the_first_one(tmp_path: Path) -> N
     assert [row for row in expected if "'t', 0, 'atomicity-split-outcome'" in row]
     for parts in (1, 5):
         assert resolved_in_parts(inputs, rules, parts)[0] == expected
+
+
+def test_a_replica_of_a_deleted_topic_without_id_dates_nothing_in_any_part(tmp_path: Path) -> None:
+    decided = "a Ongoing 7 0 {t-0} t 10; a PrepareCommit 7 0 {t-0} t 20; a CompleteCommit 7 0 t 30"
+    forge_coordinator(tmp_path / "broker-1", f"a Empty 7 0 t 1; {decided}", node_id=1)
+    new, old = f"plain @0-1 {at(8_000)}; M 9 0 C 0 @2 {at(9_000)}", f"plain @0-1 {at(-8_000)}"
+    rules, found = Rules(SOON), []
+    for log in (old, new):
+        forge(tmp_path / "broker-1", new, node_id=1)
+        forge(tmp_path / "broker-2", log, node_id=2)
+        if log == new:
+            patch(file_of(tmp_path / "broker-2" / "t-0"), 0, base_timestamp=NOW, max_timestamp=NOW)
+        for file in tmp_path.glob("*/t-0/partition.metadata"):
+            file.unlink()
+        (inputs,) = inputs_of(tmp_path, rules).values()
+        expected = contents_of(resolve_deferred(inputs, rules))
+        found.append(any("'atomicity-marker-missing'" in row for row in expected))
+        for parts in (1, 5):
+            assert resolved_in_parts(inputs, rules, parts)[0] == expected
+    assert found == [False, True]
 
 
 def test_partitions_that_reject_a_marker(tmp_path: Path) -> None:

@@ -289,6 +289,37 @@ def test_the_oldest_replica_shows_since_when_a_log_existed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("other", "is_missing"),
+    [
+        (f"plain @0-0 {at(-9_000)}; plain @1-1 {at(-8_000)}", False),
+        (f"plain @0-0 {at(8_000)}; M 3 0 C 0 @1 {at(5)}", True),
+        (f"plain @0-1 {at(8_000)}; M 3 0 C 0 @2 {at(5)}", True),
+        (f"plain @0-1 {at(-9_000)}; M 3 0 C 0 @2 {at(9_500)}", True),
+        (f"plain @1-1 {at(-9_000)}", True),
+    ],
+    ids=["of a deleted topic", "of this topic", "compacted", "not older", "without its first batch"],
+)
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_a_replica_of_a_deleted_topic_does_not_date_the_one_that_was_created_again(
+    other: str, *, is_missing: bool, has_ids: bool, tmp_path: Path
+) -> None:
+    """Topics of 2.8.2 with ZooKeeper have no ids in their folders at first; a broker was copied before the deletion."""
+    forge_coordinator(tmp_path / "1", "a Empty 1 0 t 0" + decided(0, 0))
+    forge_data(tmp_path / "1", everything(0) | {"p-1": f"plain @0-0 {at(8_000)}; M 2 0 C 0 @1 {at(9_000)}"})
+    forge(tmp_path / "2", other, topic="p", partition=1, node_id=2)
+    for file in () if has_ids else tmp_path.glob("*/p-1/partition.metadata"):
+        file.unlink()
+    states = [examine(one, Rules(SOON + HOUR)) for one in partitions_under(tmp_path)]
+    result = evaluate_cluster(
+        [coordinator_history(state) for state in states if is_coordinator(state)],
+        [PartitionMarkers.of(state) for state in states if not is_coordinator(state)],
+        Rules(SOON + HOUR),
+    )
+    found = {placed.finding.code.name for placed in result.findings}
+    assert ("atomicity-marker-missing" in found) == (is_missing or has_ids)
+
+
+@pytest.mark.parametrize(
     ("log", "epochs", "elected", "found"),
     [
         (f"plain @0-0 {at(5)}; plain @1-1 {at(9_000)}", {0: 0, 1: 2}, 9_000, "cut off"),
