@@ -22,6 +22,7 @@ from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
 __all__ = [
+    "SOME_COPIED",
     "LogDirectory",
     "PartitionFolder",
     "clash_of",
@@ -42,6 +43,7 @@ UNNAMED = (
     "Found directory {0}/{1}, '{1}' is not in the form of topic-partition or topic-partition.uniqueId-delete (if marked"
     " for deletion)."
 )
+SOME_COPIED = "only some folders were copied"
 Offsets = dict[tuple[str, int], int]
 
 
@@ -94,6 +96,21 @@ class LogDirectory:
         """
         is_unused = not self.folders and not self.files & {*CHECKPOINTS, MARKER}
         return self.has_metadata and self.meta is not None and is_unused
+
+    @property
+    def left_out(self) -> frozenset[tuple[str, int]]:
+        """Partitions whose folders were probably not copied, although its checkpoints show that they had data.
+
+        They are several, and either most of the folders that the checkpoints list, or whole topics. A single folder
+        that is missing among others may be lost.
+        """
+        offsets = (entries.items() for entries in self.checkpoints.values())
+        listed = {partition for entries in offsets for partition, offset in entries if offset > 0}
+        absent = listed - {(folder.name.topic, folder.name.partition) for folder in self.folders}
+        if 2 * len(absent) <= len(listed):
+            present = {folder.name.topic for folder in self.folders}
+            absent = {(topic, partition) for topic, partition in absent if topic not in present}
+        return frozenset(absent if len(absent) > 1 else ())
 
     def offset(self, checkpoint: str, name: FolderName) -> int:
         """Return the offset of a partition in a checkpoint, 0 without an entry."""

@@ -25,7 +25,7 @@ from kforensics.forensics.forecast.effects import (
     LoadRefusedError,
 )
 from kforensics.forensics.forecast.identity import is_reserved
-from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, MARKER, LogDirectory, PartitionFolder
+from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, MARKER, SOME_COPIED, LogDirectory, PartitionFolder
 from kforensics.forensics.forecast.metadata_loading import (
     DELETED_AS_STRAY,
     GONE,
@@ -192,6 +192,7 @@ class PartitionFates:
         kept = (SERVED, OFFLINE)
         there = {(part.topic, part.partition) for part in self.forecast.partitions if part.fate in kept}
         again = {part.name for _, part, folder in self.loads if self._is_deleted(folder)}
+        left_out = frozenset[tuple[str, int]]().union(*(directory.left_out for directory in self.directories))
         for name, number, assigned in metadata.image.partitions():
             if self.forecast.node_id not in assigned.replicas or (name, number) in there:
                 continue
@@ -209,7 +210,8 @@ class PartitionFates:
                 created.effects.append(Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True))
             else:
                 kind = CREATED if is_last else COPIED
-                created.effects.append(Effect(kind, f"no folder of it is left: {then}", silent=True, offset=0))
+                likely = f" ({SOME_COPIED}: likely)" if (name, number) in left_out else ""
+                created.effects.append(Effect(kind, f"no folder of it is left{likely}: {then}", silent=True, offset=0))
             self.forecast.partitions.append(created)
 
     def _refuse(self, refusal: LoadRefusedError) -> None:

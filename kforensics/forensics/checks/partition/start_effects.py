@@ -23,6 +23,7 @@ from kforensics.forensics.forecast.log_directory import (
     MARKER,
     META,
     METADATA_FOLDER,
+    SOME_COPIED,
     LogDirectory,
     PartitionFolder,
     has_log,
@@ -86,7 +87,7 @@ CODES = by_name(
             "The metadata assigns the partition to this broker, and its checkpoints show that it had data. Without "
             "other replicas its records are lost; with others it is copied from the leader."
         ),
-        benign="Only some of the folders were copied, or the partition is in another log directory.",
+        benign="Only some of the folders were copied (info if it is likely), or it is in another log directory.",
     ),
     Code(
         "start-without-leader",
@@ -168,9 +169,9 @@ CHECKPOINT_CODES = {
     "replication-offset-checkpoint": "checkpoint-hw-beyond-end",
     "leader-epoch-checkpoint": "leader-epoch-checkpoint-mismatch",
 }
+LEFT_OUT = "left out"
 DIRECTORY_CODES = {
-    CREATED: "start-creates-empty",
-    COPIED: "start-creates-empty",
+    **dict.fromkeys((CREATED, COPIED, LEFT_OUT), "start-creates-empty"),
     "without-leader": "start-without-leader",
     DIRECTORY_LOST: "start-without-leader",
     "nothing-served": "start-without-leader",
@@ -234,7 +235,9 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
         is_static = effect.kind in ("without-leader", DIRECTORY_LOST, "nothing-served")
         is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
         if is_certain and (effect.kind not in (CREATED, COPIED) or _is_lost(directory, partition)):
-            kinds.setdefault(effect.kind, []).append((partition.name if partition else "", effect))
+            is_left_out = partition is not None and (partition.topic, partition.partition) in directory.left_out
+            kind = LEFT_OUT if is_left_out and effect.kind in (CREATED, COPIED) else effect.kind
+            kinds.setdefault(kind, []).append((partition.name if partition else "", effect))
     for kind, effects in kinds.items():
         yield _directory_finding(state, log_dir, kind, effects)
 
@@ -255,7 +258,16 @@ def _directory_finding(state: PartitionState, log_dir: str, kind: str, effects: 
     names, first = [name for name, _ in effects if name], effects[0][1]
     shown = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     message = f"The next start: {shown + ': ' if shown else ''}{first.detail}."
-    finding = state.finding(CODES[DIRECTORY_CODES[kind]], message, evidence={"partitions": names})
+    likely, code = kind == LEFT_OUT, CODES[DIRECTORY_CODES[kind]]
+    if likely:
+        message = f"The folders of {shown} are missing, as if {SOME_COPIED}. The next start creates them empty."
+    finding = state.finding(
+        code,
+        message,
+        severity=Severity.INFO if likely else None,
+        evidence={"partitions": names},
+        benign=(f"{SOME_COPIED}: {'likely' if likely else 'not ruled out'}",) * (code.name == "start-creates-empty"),
+    )
     return replace(finding, path=first.path or log_dir)
 
 

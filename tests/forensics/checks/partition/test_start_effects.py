@@ -106,6 +106,36 @@ def test_an_effect_of_the_start_is_found(code: str, pristine: Path, tmp_path: Pa
     assert finding.path.startswith(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("missing", "severity"),
+    [
+        (["single-0"], Severity.ERROR),
+        (["plain-0", "plain-1"], Severity.ERROR),
+        (["plain-0", "single-0"], Severity.ERROR),
+        (["plain-0", "plain-1", "plain-2"], Severity.INFO),
+        (["single-0", "txn-0"], Severity.INFO),
+        (["plain-0", "compact-0", "open-0", "single-0", "trimmed-0", "txn-0"], Severity.INFO),
+    ],
+    ids=["a topic of one folder", "folders of a topic", "two topics", "all of a topic", "all of topics", "most"],
+)
+def test_folders_that_were_not_copied_are_not_lost(
+    missing: list[str], severity: Severity, pristine: Path, tmp_path: Path
+) -> None:
+    """The checkpoints list all folders; only some of those of a stopped broker of 4.3.1 were copied."""
+    shutil.copytree(pristine, tmp_path / "data")
+    for name in missing:
+        shutil.rmtree(tmp_path / "data" / name)
+    found = [one for findings in _found(tmp_path / "data").values() for one in findings]
+    (finding,) = (one for one in found if one.code.name == "start-creates-empty")
+    likely = severity is Severity.INFO
+    assert finding.severity is severity
+    assert finding.benign == (f"only some folders were copied: {'likely' if likely else 'not ruled out'}",)
+    created = [each for _, each in forecast_start([str(tmp_path / "data")]).all_effects() if each.kind == "created"]
+    assert {"(only some folders were copied: likely)" in effect.detail for effect in created if effect.silent} >= {
+        likely
+    }
+
+
 def test_a_checkpoint_without_the_partition_is_silent(pristine: Path, tmp_path: Path) -> None:
     """The deletion was lost in a crash before the next checkpoint, and the records came back at the start after it."""
     folder = _doctored("log-start-missing", pristine, tmp_path / "data")
