@@ -299,12 +299,13 @@ def _log_start(state: PartitionState, checkpoint: _Checkpoint) -> int:
 
     The first entry moves up with the log start offset. The log start checkpoint may be older if the broker was not shut
     down cleanly, and never contains the metadata log, whose start is that of its oldest snapshot. A broker that forgot
-    its log start does not move the first entry back.
+    a log start in remote storage does not move the first entry back, which is a finding of its own.
     """
     known = state.partition.log_dir.clean_shutdown and LOG_START in state.partition.log_dir.checkpoints
     first = checkpoint.entries[0][1] if checkpoint.entries else 0
-    is_before_epochs = state.partition.place.topic == METADATA_TOPIC or state.earlier_start is not None
-    if first <= state.log_end_offset and (not known or is_before_epochs):
+    is_forgotten = state.earlier_start is not None and state.earlier_start.is_forgotten
+    is_metadata = state.partition.place.topic == METADATA_TOPIC
+    if first <= state.log_end_offset and (not known or is_metadata or is_forgotten):
         return max(state.log_start_offset, first)
     return state.log_start_offset
 
