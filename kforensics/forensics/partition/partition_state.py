@@ -19,7 +19,6 @@ from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, 
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.kept_times import precede_data
-from kforensics.forensics.partition.log_starts import EarlierStart, earlier_start
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import (
     CLEANER,
@@ -40,6 +39,7 @@ from kforensics.parsers.files.source import file_name
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
     from kforensics.forensics.partition.log_gaps import LogGaps, SegmentBounds
+    from kforensics.forensics.partition.log_starts import EarlierStart
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
 __all__ = ["CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
@@ -116,6 +116,10 @@ class PartitionState:
     @cached_property
     def earlier_start(self) -> EarlierStart | None:
         """The log start offset of the checkpoint, if it is before the first leader epoch."""
+        if min(checkpointed_epochs(self.partition).values(), default=0) <= (self.partition.checkpoint(LOG_START) or 0):
+            return None
+        from kforensics.forensics.partition.log_starts import earlier_start  # few logs have one
+
         return earlier_start(self)
 
     @cached_property
