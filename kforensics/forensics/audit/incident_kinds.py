@@ -119,7 +119,9 @@ class IncidentKind:
 
 # If links join incidents of several kinds, the first of them in this order gives the incident its kind.
 KINDS = (
-    IncidentKind("unclean-election", "unclean leader election lost records", _election, ("unclean-election-loss",)),
+    IncidentKind(
+        "unclean-election", "a replica that was out of sync became leader", _election, ("unclean-election-loss",)
+    ),
     IncidentKind(
         "replica-divergence",
         "replicas differ",
