@@ -16,8 +16,9 @@ import pyarrow as pa
 from benchmarks.scale.usage import peak_bytes
 from kforensics.forensics.audit.joined_parts import join_part
 from kforensics.forensics.audit.producer_parts import CHUNK, Order, ProducerRows, ProducersOf
-from kforensics.forensics.coordinators.coordinator_records import State
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, State
 from kforensics.forensics.coordinators.partition_markers import OPEN_TRANSACTION, TRANSACTION_MARKER, PartitionMarkers
+from kforensics.forensics.coordinators.time_coverage import TimeCoverage
 from kforensics.forensics.coordinators.transactions.history import (
     COORDINATOR_TRANSACTION,
     PRODUCER_ID_USE,
@@ -81,9 +82,13 @@ def input_logs(count: int, version: int) -> list[ProducersOf]:
         state, ("state.log",), ["orders-writer"], ids, np.empty(0, COORDINATOR_TRANSACTION), ((("orders", 0),),), uses,
         last_record_time=last, records=3 * count, is_stopped=True,
     )  # fmt: skip
+    coverage = TimeCoverage(
+        start=ALWAYS, existed_by=NEVER, is_whole=False, seen_until=last, first_led=None, newest_marker=last,
+        copied_at=NEVER, end=NEVER, lag=None,
+    )  # fmt: skip
     markers = PartitionMarkers(
-        data, ("orders.log",), np.empty(0, TRANSACTION_MARKER), np.empty(0, OPEN_TRANSACTION),
-        last_marker_time=last, log_end_offset=2 * count,
+        data, ("orders.log",), np.empty(0, TRANSACTION_MARKER), np.empty(0, OPEN_TRANSACTION), coverage,
+        log_end_offset=2 * count,
     )  # fmt: skip
     nothing = np.empty(0, "i8")
     return [

@@ -103,7 +103,7 @@ def test_a_replica_alone_reports_the_loss_that_all_replicas_show() -> None:
     """The finding is on the replica with the most of the log among those that are given; its words are the same."""
     whole = investigated(SAMPLES / "unclean-election", as_of_ms=an_hour_later("unclean-election").rules.as_of_ms)
     expected = losses(Audited.of(whole))
-    assert {topic for topic, _ in expected} == {"lossy-0", "lossy-unread-0"}
+    assert {topic for topic, _ in expected} == {"lossless-0", "lossy-0", "lossy-unread-0"}
     for partition in whole.partitions:
         alone = losses(Audited.of(investigated(Path(partition.folder), as_of_ms=whole.rules.as_of_ms)))
         assert alone == {loss for loss in expected if loss[0] == partition.name}
