@@ -68,10 +68,9 @@ def _next_step(story: OffsetStory) -> str | None:
 
 def _without_reading_start(story: OffsetStory, earlier: EarlierStart) -> str:
     """Return what to do about a log start that the broker cannot read, or may have."""
-    deletion = earlier.deletion(story.place)
     if earlier.is_certain:
-        return f"To let consumers read the log from its start, {deletion}."
+        return earlier.remedy(story.place)
     return (
         f"See the log start of the broker: `{OFFSETS_TOOL} --topic-partitions {{topic}}:{story.place.partition} --time"
-        f" earliest`. If it is {earlier.offset}, consumers there receive nothing: {deletion}."
+        f" earliest`. If it is {earlier.offset}, consumers there receive nothing: {earlier.deletion(story.place)}."
     )

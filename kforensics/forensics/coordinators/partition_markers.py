@@ -141,8 +141,9 @@ class PartitionMarkers:
         """
         if self.topic_id != other.topic_id:
             return False
-        times = [one for one in (self.times, other.times) if one is not None]
-        return self.topic_id is not None or len(times) < len((self, other)) or not is_one_older(times)
+        if self.topic_id is not None or self.times is None or other.times is None:
+            return True
+        return not is_one_older((self.times, other.times))
 
     def tolerating(self, further_ms: int) -> PartitionMarkers:
         """Return the same, if the clocks of brokers may differ by more than was assumed when its log was read."""

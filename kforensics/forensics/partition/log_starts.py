@@ -71,6 +71,14 @@ class EarlierStart:
         command = delete_records(place.topic, place.partition, self.first_epoch)
         return f"delete the records before offset {self.first_epoch} again: {command}"
 
+    def remedy(self, place: Place) -> str:
+        """Return what to do about a log start that the broker has forgotten.
+
+        Args:
+            place: the partition.
+        """
+        return f"To let consumers read the log from its start, {self.deletion(place)}."
+
 
 def earlier_start(state: PartitionState) -> EarlierStart | None:
     """Return the log start that a partition has in its checkpoint before its first leader epoch, None without one."""

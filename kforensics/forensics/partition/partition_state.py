@@ -102,11 +102,11 @@ class PartitionState:
         deletes segments there (``RemoteLogManager.cleanupExpiredRemoteLogSegments``), so what is deleted is before it.
         A start that a broker has forgotten is before the leader epochs.
         """
-        if self.earlier_start is not None and self.earlier_start.is_forgotten:
-            return self.earlier_start.offset
         first, checkpoint, remote = self.partition.first_offset, self.partition.checkpoint(LOG_START), self.remote_log
         if not first or (checkpoint is not None and checkpoint >= first):
             return None
+        if self.earlier_start is not None and self.earlier_start.is_forgotten:
+            return self.earlier_start.offset
         epochs = checkpointed_epochs(self.partition)
         stored = remote.start_offset if remote is not None else None
         known = min(epochs.values(), default=first if stored is None else stored)

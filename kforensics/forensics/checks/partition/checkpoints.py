@@ -167,11 +167,8 @@ def _beyond_end(state: PartitionState, name: str, message: str, offset: int) -> 
         offset: the offset.
     """
     code, field = BEYOND_END[name]
-    (traces, evidence), copied_before, flushed = (
-        traces_of_lost_end(state),
-        _is_log_copied_before(state, name),
-        _flushed(state),
-    )
+    traces, evidence = traces_of_lost_end(state)
+    copied_before, flushed = _is_log_copied_before(state, name), _flushed(state)
     innocent = [COPIED_BEFORE] * (copied_before is not False) + [LOST_IN_CRASH] * (not flushed)
     not_ruled_out = "" if _is_clean_shutdown(state) or not innocent else f" Not ruled out: {', or '.join(innocent)}."
     return state.finding(
@@ -285,8 +282,7 @@ def _forgotten_start(state: PartitionState) -> Iterator[Finding]:
             + ("no, clean shutdown" if _is_clean_shutdown(state) else "no, it is younger than the leader epochs"),
         ),
     )
-    deletion = earlier.deletion(state.partition.place)
-    yield replace(finding, remedy=f"To let consumers read the log from its start, {deletion}.")
+    yield replace(finding, remedy=earlier.remedy(state.partition.place))
 
 
 def _first_dirty_offset(state: PartitionState) -> Iterator[Finding]:

@@ -231,11 +231,12 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
         except LoadRefusedError as refused:
             yield _refused(state, refused)
     kinds: dict[str, list[tuple[str, Effect]]] = {}
+    left_out = directory.left_out
     for partition, effect in forecast.all_effects():
         is_static = effect.kind in ("without-leader", DIRECTORY_LOST, "nothing-served")
         is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
         if is_certain and (effect.kind not in (CREATED, COPIED) or _is_lost(directory, partition)):
-            is_left_out = partition is not None and (partition.topic, partition.partition) in directory.left_out
+            is_left_out = partition is not None and (partition.topic, partition.partition) in left_out
             kind = LEFT_OUT if is_left_out and effect.kind in (CREATED, COPIED) else effect.kind
             kinds.setdefault(kind, []).append((partition.name if partition else "", effect))
     for kind, effects in kinds.items():

@@ -105,23 +105,19 @@ class OffsetBeyondLog(NamedTuple):
             key: group, topic and partition.
             log: the log of the partition.
         """
-        commit = commits.last[key]
-        until = (
-            min(log.coverage.copied_at, cluster.rules.as_of_ms)
-            if log.coverage.left_by_shutdown
-            else cluster.rules.as_of_ms
-        )
+        commit, coverage, as_of_ms = commits.last[key], log.coverage, cluster.rules.as_of_ms
+        until = min(coverage.copied_at, as_of_ms) if coverage.left_by_shutdown else as_of_ms
         age, recreated = until - commit.time, _recreated(cluster, commit, log)
         lacks_commits = _lacks_commits(commits, log)
-        may_be_outdated = log.coverage.end <= commit.time or lacks_commits
+        may_be_outdated = coverage.end <= commit.time or lacks_commits
         is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
         may_be_by_tool = commit.producer_id < 0 and commit.leader_epoch == NONE
-        lost = log.coverage.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
+        lost = coverage.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
         is_certain = is_unexplained and (lost is not None or age > cluster.rules.max_txn_timeout_ms)
         explanation = recreated or lost or _truncated(commit, log)
         explanation = explanation or _unknown(commit, log, lacks_commits, may_be_outdated, is_certain)
         # Files that are younger than the commit make the copy before it less likely than a tool.
-        if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < log.coverage.copied_at:
+        if explanation == COPIED_BEFORE and commit.time + cluster.rules.clock_skew_ms < coverage.copied_at:
             explanation = COPIED_OR_SET if commit.producer_id < 0 else COPIED_OR_LOST
         return cls(key, commit, log, age, explanation, may_be_outdated, is_certain, lost)
 
