@@ -117,10 +117,13 @@ def evidence(path: Path | str, root: str) -> dict[str, list[dict[str, object]]]:
 
 
 def _relative(row: dict[str, object], root: str) -> dict[str, object]:
-    # In commands, names of archives are quoted and do not begin with a dash. Ids of incidents depend on paths.
+    # In commands, names of archives are quoted and do not begin with a dash, and the files that they write are named by
+    # the path that they read. Ids of incidents depend on paths.
     row.pop("incident", None)
     quoted = re.compile(rf"'?(?:\./)?{re.escape(root)}(/[^\s'`\"]*)'?")
-    return {name: quoted.sub(r"\1", value) if isinstance(value, str) else value for name, value in row.items()}
+    written = re.compile(r"--output \S+ ")
+    texts = {name: written.sub("", value) for name, value in row.items() if isinstance(value, str)}
+    return {**row, **{name: quoted.sub(r"\1", text) for name, text in texts.items()}}
 
 
 @pytest.mark.slow
