@@ -192,10 +192,10 @@ def _folder_sizes(directories: Sequence[str]) -> dict[str, int]:
 
 def _all_log_directories(paths: Sequence[str]) -> list[str]:
     """Return the log directories under some paths; an empty folder that is named beside others is one, too."""
-    found = [_log_directories(path, is_alone=len(paths) == 1) for path in paths]
-    if not any(map(_contains_log, chain.from_iterable(found))):
+    by_path = [_log_directories(path, is_alone=len(paths) == 1) for path in paths]
+    if not any(map(_contains_log, chain.from_iterable(by_path))):
         raise UsageError(NO_LOG_DIRECTORY.format(paths[0]))
-    return [*chain.from_iterable(found)]
+    return [*chain.from_iterable(by_path)]
 
 
 def _log_directories(path: str, *, is_alone: bool) -> list[str]:

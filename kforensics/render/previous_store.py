@@ -123,8 +123,8 @@ def _rows_of(folder: str, key: Key) -> list[tuple[dict[str, Any], _Group, int]]:
                 pc.is_null(table[name]) if value is None else pc.equal(table[name], value) for name, value in pairs
             )
             indexes = pc.indices_nonzero(reduce(pc.and_kleene, tests))
-            found = table.drop_columns(["summary"]).take(indexes).to_pylist()
-            rows += ((row, group, index) for row, index in zip(found, indexes.to_pylist(), strict=True))
+            parts = table.drop_columns(["summary"]).take(indexes).to_pylist()
+            rows += ((row, group, index) for row, index in zip(parts, indexes.to_pylist(), strict=True))
     return rows
 
 

@@ -27,14 +27,14 @@ def sql_sentence(message: str, tables: Mapping[str, Sequence[str]], absent: Mapp
     """
     if any(phrase in message for phrase in NO_FILES):
         return "SQL reads the tables here and nothing else, and writes no file; write the result with --output"
-    if found := UNKNOWN_TABLE.search(message):
-        return _unknown_table(found[1], sorted(tables), absent)
-    if found := UNKNOWN_COLUMN.search(message):
-        return _unknown_column(found[1], message)
-    if found := NEAR.search(message):
-        if any(found[1] in columns for columns in tables.values()):
-            return f'{found[1]} is a word of SQL; write the column in double quotes: "{found[1]}"'
-        where = f"near {found[1]!r}" if found[1] else "at its end"
+    if match := UNKNOWN_TABLE.search(message):
+        return _unknown_table(match[1], sorted(tables), absent)
+    if match := UNKNOWN_COLUMN.search(message):
+        return _unknown_column(match[1], message)
+    if match := NEAR.search(message):
+        if any(match[1] in columns for columns in tables.values()):
+            return f'{match[1]} is a word of SQL; write the column in double quotes: "{match[1]}"'
+        where = f"near {match[1]!r}" if match[1] else "at its end"
         return f"the SQL has a syntax error {where}; correct it there"
     first = KIND.sub("", message.strip().partition("\n")[0]).rstrip(".!")
     return f"the SQL cannot be evaluated: {first}; correct it"

@@ -131,13 +131,13 @@ class _Automaton:
 
     def reachable(self, nodes: Iterable[int], positions: set[int]) -> set[int]:
         """Return the nodes that can be reached without a character at a position that is all of those given."""
-        found, open_nodes = set(nodes), list(nodes)
+        reached, open_nodes = set(nodes), list(nodes)
         while open_nodes:
             for position, target in self.jumps[open_nodes.pop()]:
-                if target not in found and (position == ANYWHERE or position in positions):
-                    found.add(target)
+                if target not in reached and (position == ANYWHERE or position in positions):
+                    reached.add(target)
                     open_nodes.append(target)
-        return found
+        return reached
 
 
 def _characters(operation: Any, argument: Any, flags: int) -> int:

@@ -102,15 +102,15 @@ def _read(schema: MessageSchema, version: int, values: ByteSlices) -> list[Value
     fits, unreadable = np.flatnonzero(read.fits), set()
     # Most fields of most records have their defaults.
     defaults = {field.name: default_of(field)() for field in fields}
-    found = [defaults.copy() for _ in range(len(fits))]
+    structs = [defaults.copy() for _ in range(len(fits))]
     for field in fields:
         name = field.name
         rows, contents = _contents(field, version, read.columns[name], fits)
         for row, content in zip(rows.tolist(), contents, strict=True):
-            found[row][name] = content
+            structs[row][name] = content
             if content is UNREADABLE:
                 unreadable.add(row)
-    for row, (place, value) in enumerate(zip(fits.tolist(), found, strict=True)):
+    for row, (place, value) in enumerate(zip(fits.tolist(), structs, strict=True)):
         result[place] = None if row in unreadable else value
     return result
 

@@ -98,8 +98,8 @@ def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
 
 def topics_under(paths: Sequence[str]) -> set[str]:
     """Return the topics under paths, by the names of folders alone."""
-    found = (entry for item in items_of(paths) for entry in item)
-    names = (parse_folder_name(entry.entry.name) if isinstance(entry, DeferredFolder) else entry for entry in found)
+    entries = (entry for item in items_of(paths) for entry in item)
+    names = (parse_folder_name(entry.entry.name) if isinstance(entry, DeferredFolder) else entry for entry in entries)
     return {name.topic for name in names if isinstance(name, (FolderName, FoundFile)) and name.topic is not None}
 
 

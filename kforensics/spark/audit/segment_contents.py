@@ -232,8 +232,8 @@ def into_records(state: PartitionState, arriving: Iterator[Recorded | Suspects])
     """
     counted = _Counted(arriving)
     reader = partition_reader(state, kernels_for, 0)
-    found = chain(find_batch_duplicates(state, reader), duplicates_of_entries(counted.entries(reader)))
-    duplicates = SpilledRows.of(DUPLICATE, found)
+    rows = chain(find_batch_duplicates(state, reader), duplicates_of_entries(counted.entries(reader)))
+    duplicates = SpilledRows.of(DUPLICATE, rows)
     return replace(state, records=counted.evidence, duplicates=duplicates)
 
 
