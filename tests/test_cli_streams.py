@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,6 +203,18 @@ def test_on_a_terminal_damage_is_reported_between_the_lines() -> None:
     _, seen = _on_a_terminal(DAMAGED / "batches" / "noise-between-0")
     words = [b"bytes" if b"could not be read" in line else line.split()[0] for line in seen.splitlines()]
     assert words == [b"Dumping", b"Log", *[b"baseOffset:"] * 3, b"bytes", *[b"baseOffset:"] * 2]
+
+
+def test_on_a_terminal_damage_is_listed_in_color(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    folder = tmp_path / "a\x1b[5m-0"
+    shutil.copytree(DAMAGED / "batches" / "noise-between-0", folder)
+    _, seen = _on_a_terminal("--damage", folder)
+    first = next(line for line in seen.splitlines() if b"-0:" in line)
+    assert first.startswith(b"\x1b[31m" + rb"a\x1b[5m-0:")
+    assert seen.count(b"\x1b[31m") == 1
+    assert b"\x1b[5m" not in seen
 
 
 def test_progress_is_shown_on_a_terminal_only(large: Path) -> None:

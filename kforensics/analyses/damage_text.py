@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,17 +22,18 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.format.text_encoding import printable
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.tables.file_rows import LOG_KINDS, ReadOptions, RowLimit
-from kforensics.render.screen import Line, Screen
-from kforensics.render.streams import TextSink, progress_meter
+from kforensics.render.screen import Line
+from kforensics.render.streams import progress_meter
 
 if TYPE_CHECKING:
     from kforensics.parsers.columns.batch_columns import BatchColumns
     from kforensics.parsers.files.discover import FoundFile, Notify
     from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 
-__all__ = ["dump_damage"]
+__all__ = ["damage_lines"]
 
 # Where the bytes of a range continue on the next line.
 HANG = 4
@@ -40,15 +41,13 @@ HANG = 4
 LISTED = 10_000
 
 
-def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Notify, screen: Screen) -> DumpOutcome:
-    """List the damage of files.
+def damage_lines(request: DumpRequest, notify: Notify, warn: Notify) -> tuple[Iterator[str], DumpOutcome]:
+    """Return the lines that list the damage of files, and the outcome of reading them.
 
     Args:
         request: what to read; the limit is one of ranges.
-        out: binary stream to write to.
         notify: takes sentences for standard error.
         warn: takes a sentence for each input that cannot be read.
-        screen: where the lines are shown.
 
     Raises:
         UsageError: the options do not go together.
@@ -72,11 +71,7 @@ def dump_damage(request: DumpRequest, out: IO[bytes], notify: Notify, warn: Noti
                 options, on_damage, outcome.add_unreadable, meter, isolation_filter, request.paths, RowLimit(None)
             )
             drain(reader.parts(part, tuple, kernels))
-    sink = TextSink(out)
-    for line in screen.lines(_lines(damaged, len(every), is_limited=request.limit is not None)):
-        sink.write(f"{line}\n")
-    sink.flush()
-    return outcome
+    return _lines(damaged, len(every), is_limited=request.limit is not None), outcome
 
 
 class _Damaged:
@@ -116,8 +111,8 @@ def _lines(damaged: _Damaged, read: int, *, is_limited: bool) -> Iterator[str]:
         file = ranges[0][0]
         name = path if file.topic is None else f"{file.topic}-{file.partition}"
         for (_, damage), what in zip(ranges, _offsets(file, [damage for _, damage in ranges]), strict=True):
-            yield Line(f"{name}: {what}{damage.reason}", Severity.ERROR)
-            yield Line(f"  {damage_sentence(path, damage)}", hang=HANG)
+            yield Line(printable(f"{name}: {what}{damage.reason}"), Severity.ERROR)
+            yield Line(printable(f"  {damage_sentence(path, damage)}"), hang=HANG)
     if not is_limited and damaged.count > len(damaged.first):
         more = format_count(damaged.count - len(damaged.first), "more range")
         yield f"… and {more}; --damage --format ndjson lists all of them"

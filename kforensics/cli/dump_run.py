@@ -78,11 +78,13 @@ def run_dump(request: DumpRequest, output: Path | None, fail_on: DumpFailOn) -> 
             sys.stdout.flush()
             return imitate(request, out, guard_stream(sys.stderr))
         if request.table == "damage" and request.output_format is Format.TEXT:
-            from kforensics.analyses.damage_text import dump_damage  # few dumps need it
+            from kforensics.analyses.damage_text import damage_lines  # few dumps need it
+            from kforensics.cli.writing import write_lines
             from kforensics.render.screen import Screen
 
-            screen = Screen.of(is_file=output is not None)
-            return _exit_code(dump_damage(request, out, notify, notify_unreadable, screen), fail_on)
+            lines, outcome = damage_lines(request, notify, notify_unreadable)
+            write_lines(lines, out, Screen.of(is_file=output is not None))
+            return _exit_code(outcome, fail_on)
         run = dump_text if request.output_format is Format.TEXT else dump_rows
         return _exit_code(run(request, out, notify, notify_unreadable), fail_on)
 
