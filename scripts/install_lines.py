@@ -16,8 +16,9 @@ def install_lines() -> str:
         (f"pip install {package}", f"the toolkit{place}"),
         (f"pip install '{package}[notebook]'", "and what the notebooks need"),
         (f"pip install '{package}[spark]'", "and what Spark needs"),
+        (f"pip install '{package}[query]'", "and what SQL needs"),
         ('pip install "git+$REPOSITORY"', "without a checkout: REPOSITORY is the address you would clone"),
-        (f"pip install {WHEEL}", "a wheel of `make build`, in dist/, with its kernels"),
+        (f"pip install {WHEEL}", "a wheel that `make build` put into dist/, with compiled kernels"),
     )
     return "\n".join(["", "```sh", *(f"{line:<28} # {what}" for line, what in lines), "```", "", ""])
 

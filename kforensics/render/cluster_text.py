@@ -205,7 +205,7 @@ def _rank(entity: Entity) -> tuple[int, str, int]:
 def _notes(replay: ImageReplay) -> Iterator[str]:
     """Yield what limits the image."""
     if replay.snapshot is not None and replay.start:
-        yield f"  from the snapshot at offset {replay.start} on; what happened before it has no time"
+        yield f"  from the snapshot at offset {replay.start} on; earlier changes have no time"
     if not replay.is_complete:
         yield Line(
             f"  incomplete: the log begins at offset {replay.start}, and no whole snapshot has what was before",
@@ -293,7 +293,7 @@ def history_lines(
     """
     elections = sum("elect" in step.change for step in steps)
     unclean = sum("unclean" in step.change for step in steps)
-    of_unclean = f", {unclean:,} of them unclean" if unclean else ""
+    of_unclean = f" ({unclean:,} unclean)" if unclean else ""
     counts = f"{format_count(len(steps), 'change')}, {format_count(elections, 'election')}{of_unclean}"
     yield f"{printable(topic_partition)} up to offset {replay.offset} of the metadata log: {counts}"
     ends = [*(step.timestamp for step in steps[1:]), None]

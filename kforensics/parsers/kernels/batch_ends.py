@@ -1,4 +1,4 @@
-"""The kernels that find where batches end, without verifying their checksums, their headers, and where records end."""
+"""The kernels that find where batches and records end, and decode headers; they do not verify checksums."""
 
 from __future__ import annotations
 
