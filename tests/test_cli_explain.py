@@ -329,6 +329,20 @@ def test_each_replica_is_explained() -> None:
     assert {row["broker_id"] for row in ended.objects} == {1, 2, 3}
 
 
+@pytest.mark.parametrize(("offset", "is_named"), [(1, False), (5, True), (9, True)])
+def test_the_unclean_election_whose_leader_wrote_an_offset_is_named(offset: int, is_named: bool) -> None:
+    ended = explain("--offset", offset, SAMPLES / "unclean-election" / "broker-3" / "lossy-0")
+    named = [line for line in ended.lines if line.startswith("  unclean election: broker 3 became leader with epoch 2")]
+    assert len(named) == is_named
+    assert ("continued at offset 3" in "".join(ended.lines)) == is_named
+
+
+def test_a_partition_without_an_unclean_election_has_none_beyond_its_end() -> None:
+    ended = explain("--offset", 1_000, SAMPLES / "unclean-election" / "broker-3" / "clean-0")
+    assert "beyond-end" in ended.lines[0]
+    assert "unclean election" not in "".join(ended.lines)
+
+
 def test_one_partition_of_a_log_directory() -> None:
     (row,) = explain("--offset", 3, "--topic", "multi", "--partition", 1, "--format", "ndjson", BROKER).objects
     assert (row["topic"], row["partition"]) == ("multi", 1)

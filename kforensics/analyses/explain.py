@@ -42,6 +42,7 @@ from kforensics.forensics.explain.transactional_id_story import (
     partitions_of_id,
     transactional_id_story,
 )
+from kforensics.forensics.partition.epoch_starts import unclean_start
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_rows import finding_rows
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -282,7 +283,8 @@ def _explain_offsets(
                 names = context.transactional_ids(state, story.producer_ids)
                 begins = context.later_begins(state) if names else {}
                 two_phase = context.two_phase_producers(state, names)
-                yield replace(story, names=names, begins=begins, two_phase_producers=two_phase)
+                unclean = unclean_start(state, subject.offset)
+                yield replace(story, names=names, begins=begins, two_phase_producers=two_phase, unclean=unclean)
             elif subject.offsets is not None:
                 yield from _runs(reader, state, explainer, subject.offsets)
         except InputError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kforensics.forensics.coordinators.coordinator_records import NO_TIMEOUT, NONE, format_timeout
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.election import unclean_phrase
 from kforensics.forensics.core.findings import Exactness
 from kforensics.forensics.core.formatting import (
     format_count,
@@ -70,8 +71,7 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
     yield from _index(story)
     if story.status is RecordStatus.HELD_BACK and story.bounds.blocking_transaction is not None:
         yield f"  blocked by: {shown(story.bounds.blocking_transaction)}"
-    if story.status in LACKING:
-        yield from lagging_lines(story.bounds.lagging_since, LACKING[story.status])
+    yield from _other_logs(story)
     for transaction in story.overlapping_aborted:
         yield f"  aborted data may have been here: {shown(transaction)}"
     if story.snapshot is not None and story.batch is not None:
@@ -84,6 +84,16 @@ def offset_lines(story: OffsetStory) -> Iterator[str]:
     else:
         yield f"  log: {_bounds(story)}"
     yield from next_step_lines(story)
+
+
+def _other_logs(story: OffsetStory) -> Iterator[str]:
+    """Yield what other replicas may have here, or had."""
+    if story.status in LACKING:
+        yield from lagging_lines(story.bounds.lagging_since, LACKING[story.status])
+    if story.unclean is not None:
+        lost = "records that an earlier leader had from there on, if any, are lost"
+        election = unclean_phrase(story.unclean.election)
+        yield Line(f"  unclean election: {election} and continued at offset {story.unclean.offset}; {lost}", hang=4)
 
 
 def run_lines(run: OffsetRun) -> Iterator[str]:

@@ -16,7 +16,7 @@ __all__ = ["next_step_lines"]
 
 BLOCKED = "See whether the transaction will be ended, and how: `kforensics lso {folder}`."
 OTHER_REPLICAS = (
-    "See the findings, and which replica has it, with the log directories of all brokers: "
+    "See the findings, and which replica has it; name the log directories of all brokers, not only this one: "
     "`kforensics audit --topic {topic} {log_dir}`."
 )
 NEXT_STEPS = {

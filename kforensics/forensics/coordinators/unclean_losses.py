@@ -9,6 +9,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.election import Election
+from kforensics.forensics.partition.epoch_starts import continued_at
 from kforensics.forensics.partition.overruled_batches import OverruledBatches
 
 __all__ = ["UncleanLoss", "commits_of", "unclean_losses"]
@@ -55,8 +56,8 @@ def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanL
     unclean = [election for election in cluster.elections_of(replica) if election.is_unclean]
     losses = []
     for election in sorted(unclean, key=lambda election: election.leader_epoch):
-        starts = [start for epoch, start in replica.epoch_starts if epoch >= election.leader_epoch]
-        losses += [UncleanLoss(election, min(starts))] if starts else []
+        start = continued_at(replica.epoch_starts, election)
+        losses += [] if start is None else [UncleanLoss(election, start)]
     _add_groups(cluster, replica, losses)
     return losses
 

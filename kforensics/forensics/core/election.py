@@ -106,10 +106,12 @@ class DatedEpochs(NamedTuple):
     Attributes:
         known_since: when the metadata shows the partition for the first time, in ms: it is no younger.
         elected: when epochs began, in ms by epoch, without the first one of the partition.
+        unclean: the unclean elections, but none of a broker that had led before: it goes on with what it has.
     """
 
     known_since: int
     elected: Mapping[int, int]
+    unclean: tuple[Election, ...] = ()
 
     def newest(self, epochs: Iterable[int]) -> int | None:
         """Return when the last of some epochs began, in ms; None if no election of them is dated."""
@@ -138,7 +140,8 @@ class Leadership(NamedTuple):
         if not may_lack_records(self.elections):
             return None
         first = self.elections[0].timestamp if self.created is None else self.created
-        return DatedEpochs(first, {one.leader_epoch: one.timestamp for one in self.elections})
+        unclean = tuple(one for one in self.elections if one.is_unclean and one.leader != one.predecessor)
+        return DatedEpochs(first, {one.leader_epoch: one.timestamp for one in self.elections}, unclean)
 
 
 def is_unclean(leader: int, recovery: int, in_sync: Collection[int], eligible: Collection[int]) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kforensics.forensics.checks.partition.missing_logs import MissingLog
+    from kforensics.forensics.partition.epoch_starts import UncleanStart
 
 
 class RecordStatus(StrEnum):
@@ -170,6 +171,7 @@ class OffsetStory:
         names: transactional ids by producer id, as far as the coordinators' logs have them.
         begins: when open transactions began by their coordinators, in ms by first offset, if their records are older.
         two_phase_producers: producer ids with an ongoing transaction of a two-phase commit, which has no timeout.
+        unclean: the unclean election whose leader wrote here, None if none is known.
     """
 
     place: Place
@@ -194,6 +196,7 @@ class OffsetStory:
     names: Mapping[int, str] = field(default_factory=dict)
     begins: Mapping[int, int] = field(default_factory=dict)
     two_phase_producers: frozenset[int] = frozenset()
+    unclean: UncleanStart | None = None
 
     @property
     def producer_ids(self) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kforensics.errors import InputError
 from kforensics.parsers.files.source import open_source
@@ -11,10 +11,19 @@ from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 if TYPE_CHECKING:
+    from kforensics.forensics.core.election import Election
     from kforensics.forensics.partition.partition_files import Partition
     from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["EpochStarts", "checkpointed_epochs", "epoch_starts", "epochs_in"]
+__all__ = [
+    "EpochStarts",
+    "UncleanStart",
+    "checkpointed_epochs",
+    "continued_at",
+    "epoch_starts",
+    "epochs_in",
+    "unclean_start",
+]
 
 # Leader epochs with their start offsets, ascending.
 EpochStarts: TypeAlias = tuple[tuple[int, int], ...]
@@ -30,6 +39,42 @@ def epoch_starts(state: PartitionState) -> EpochStarts:
     for epoch, first in zip(runs["leader_epoch"].tolist(), runs["first_offset"].tolist(), strict=True):
         starts[epoch] = min(first, starts.get(epoch, first))
     return tuple(sorted(starts.items()))
+
+
+class UncleanStart(NamedTuple):
+    """Where a leader continued a log that was not in sync when it was elected.
+
+    Attributes:
+        election: its election.
+        offset: the first offset that it wrote: what an earlier leader had from there on is lost.
+    """
+
+    election: Election
+    offset: int
+
+
+def continued_at(starts: EpochStarts, election: Election) -> int | None:
+    """Return the first offset that was written since an election, None if the log has nothing from since then."""
+    return min((start for epoch, start in starts if epoch >= election.leader_epoch), default=None)
+
+
+def unclean_start(state: PartitionState, offset: int) -> UncleanStart | None:
+    """Return the unclean election whose leader wrote at an offset, or would have written there last.
+
+    Args:
+        state: the partition, with the rules that follow from all settings.
+        offset: an offset; at or after the end of the log the last unclean election counts.
+    """
+    place = state.partition.place
+    dated = state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
+    if dated is None or not dated.unclean:
+        return None
+    starts = epoch_starts(state)
+    begun = [UncleanStart(one, at) for one in dated.unclean if (at := continued_at(starts, one)) is not None]
+    last = max((one for one in begun if one.offset <= offset), key=lambda one: one.election.leader_epoch, default=None)
+    if last is None or offset >= state.log_end_offset:
+        return last
+    return last if last.offset == max(start for _, start in starts if start <= offset) else None
 
 
 def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
