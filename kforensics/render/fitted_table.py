@@ -1,16 +1,22 @@
-"""Aligns rows under headings and fits them to a width: shared values are stated once, unimportant columns left out."""
+"""Aligns rows under headings and fits them to a width.
+
+Shared values are stated once and unimportant columns left out; if that is not enough, the widest text is folded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from textwrap import wrap
 
 from kforensics.render.screen import Line, Screen, cells
 
 # Rows that decide about the columns; a longer table is written while it is read.
 PAGE = 500
 INDENT, GAP = "  ", "  "
+# A text is not folded into less than this.
+NARROWEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +71,15 @@ class FittedTable:
         if shared:
             values = ", ".join(f"{self.columns[index].heading} {page[0][index]}" for index in shared)
             yield Line(f"{INDENT}in all rows: {values}")
+        self._narrow(kept, widths)
         yield self._line(kept, widths, [column.heading for column in self.columns])
         for row in chain(page, more, remaining):
-            yield self._line(kept, widths, row)
+            yield from self._row_lines(kept, widths, row)
 
     def _kept(self, indexes: list[int], widths: dict[int, int]) -> list[int]:
         """Return the columns that fit, the most important ones."""
-        limit, kept = self.screen.table_width, list(indexes)
-        while limit is not None and len(INDENT) + sum(widths[index] + len(GAP) for index in kept) - len(GAP) > limit:
+        kept = list(indexes)
+        while self._excess(kept, widths) > 0:
             droppable = [index for index in kept if self.columns[index].drop]
             if not droppable:
                 break
@@ -80,6 +87,35 @@ class FittedTable:
             kept.remove(least)
             self.dropped[self.columns[least].heading] = None
         return kept
+
+    def _excess(self, indexes: Sequence[int], widths: dict[int, int]) -> int:
+        """Return by how much columns are too wide for the screen."""
+        limit = self.screen.table_width
+        width = len(INDENT) + sum(widths[index] + len(GAP) for index in indexes) - len(GAP)
+        return 0 if limit is None else width - limit
+
+    def _narrow(self, kept: Sequence[int], widths: dict[int, int]) -> None:
+        """Narrow the widest column of text, if the table is still too wide."""
+        texts = [index for index in kept if self.columns[index].is_text]
+        excess = self._excess(kept, widths)
+        if excess > 0 and texts:
+            widest = max(texts, key=lambda index: widths[index])
+            widths[widest] = max(widths[widest] - excess, cells(self.columns[widest].heading), NARROWEST)
+
+    def _row_lines(self, kept: Sequence[int], widths: dict[int, int], row: Sequence[str]) -> Iterator[Line]:
+        """Yield a row, with a line more for each one into which a text is folded; words are not torn."""
+        folded = {
+            index: wrap(row[index], widths[index], break_long_words=False, break_on_hyphens=False)
+            for index in kept
+            if self.columns[index].is_text and cells(row[index]) > widths[index]
+        }
+        if not folded:
+            yield self._line(kept, widths, row)
+            return
+        for number in range(max(map(len, folded.values()))):
+            parts = {index: lines[number] if number < len(lines) else "" for index, lines in folded.items()}
+            cells_of_line = [parts.get(index, cell if number == 0 else "") for index, cell in enumerate(row)]
+            yield self._line(kept, widths, cells_of_line)
 
     def _line(self, indexes: Sequence[int], widths: dict[int, int], row: Sequence[str]) -> Line:
         parts = []
