@@ -267,15 +267,23 @@ class _Reading:
         self._reset(key, known, commit, is_lower=is_lower and not is_regression)
         self._in_mode(known, key, commit, transactional=True)
         if before is not None and before.producer_id != commit.producer_id:
-            if other is not None and other.producer_id == commit.producer_id and self._is_zombie(other, before, commit):
+            if (
+                other is not None
+                and other.producer_id == commit.producer_id
+                and self._is_zombie(key, other, before, commit)
+            ):
                 self._add(CommitIssueKind.ZOMBIE, key, commit, before)
             known.other = before
         if before is not None and is_regression:
             self._add(CommitIssueKind.REGRESSED, key, commit, before)
         known.commit, known.in_transaction = commit, True
 
-    def _is_zombie(self, other: Commit, before: Commit, commit: Commit) -> bool:
-        return commit.time - other.time <= self._zombie_window_ms and commit.committed <= before.committed
+    def _is_zombie(self, key: GroupPartition, other: Commit, before: Commit, commit: Commit) -> bool:
+        if commit.time - other.time > self._zombie_window_ms or commit.committed > before.committed:
+            return False
+        state = self._states.last.get(key[0])
+        has_moved = state is not None and state.moved > before.offset
+        return commit.committed < before.committed or not has_moved
 
     def _in_mode(self, known: _KeyState, key: GroupPartition, commit: Commit, *, transactional: bool) -> None:
         with_transaction, without = known.modes
@@ -286,7 +294,7 @@ class _Reading:
 
     def _add(self, kind: CommitIssueKind, key: GroupPartition, commit: Commit, before: Commit) -> None:
         if self._issues.count(kind):
-            self._issues.kept.append(CommitIssue(kind, key, commit, before))
+            self._issues.kept.append(CommitIssue(kind, key, commit, before, self._states.last.get(key[0])))
 
     def commits(self, state: PartitionState) -> Commits:
         """Return the committed offsets, after the last batch."""

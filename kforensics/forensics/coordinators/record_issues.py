@@ -9,6 +9,7 @@ from kforensics.forensics.core.reporting import MOST
 
 if TYPE_CHECKING:
     from kforensics.forensics.coordinators.consumer_groups.commits import Commit, GroupPartition
+    from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState
     from kforensics.forensics.coordinators.coordinator_records import StateRecord
     from kforensics.forensics.coordinators.transactions.transitions import StateStep
 
@@ -61,12 +62,14 @@ class CommitIssue(NamedTuple):
         key: group, topic and partition.
         commit: the commit.
         before: the earlier commit it conflicts with.
+        group: the state of the group when the commit took effect, None if no record shows it.
     """
 
     kind: CommitIssueKind
     key: GroupPartition
     commit: Commit
     before: Commit
+    group: GroupState | None
 
 
 class IssueRecorder(Generic[KindT, IssueT]):

@@ -57,7 +57,11 @@ CODES = by_name(
             "Two members believed that they owned the partition, and each committed what it had processed. With "
             "group fencing (KIP-447) the older one is rejected."
         ),
-        benign="Repeated rebalances; then offsets rise.",
+        benign=(
+            "Repeated rebalances. Then offsets rise; where nothing new was read they stay equal, which is not reported "
+            "if the generation or an assignment of the group changed in between, and information if no record shows "
+            "its members."
+        ),
     ),
     Code(
         "eos-mixed-commit-modes",
@@ -169,7 +173,7 @@ def _evidence(key: GroupPartition, commit: Commit, before: Commit) -> dict[str, 
 
 
 def _regressed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
-    _, key, commit, before = issue
+    _, key, commit, before, _ = issue
     return cluster.at_commit(
         commits,
         _position(commit),
@@ -191,21 +195,29 @@ def _regressed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> Placed
 
 
 def _zombie(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
-    _, key, commit, before = issue
+    _, key, commit, before, group = issue
+    is_lower = commit.committed < before.committed
+    # Without the records of its members a partition may have been assigned to one, then to the other.
+    shows_members = group is not None and bool(group.members) and commits.is_whole
+    if is_lower:
+        outcome = "no, the offset is lower"
+    else:
+        outcome = "no, the group has the same generation" if shows_members else "possible, no record shows its members"
     return cluster.at_commit(
         commits,
         _position(commit),
         CODES["eos-zombie-commit"],
         f"Producer {commit.producer_id} committed offset {commit.committed} of {_owner(key)} after producer "
         f"{before.producer_id} had committed {before.committed}, and had also committed before it.",
+        severity=None if is_lower or shows_members else Severity.INFO,
         producer=(commit.producer_id, commit.producer_epoch),
         evidence={**_evidence(key, commit, before), "producer_id_between": before.producer_id},
-        benign=("repeated rebalances: no, the offset did not rise",),
+        benign=(f"repeated rebalances: {outcome}",),
     )
 
 
 def _mixed(cluster: Cluster, commits: Commits, issue: CommitIssue) -> PlacedFinding:
-    _, key, commit, before = issue
+    _, key, commit, before, _ = issue
     is_transactional = commit.producer_id >= 0
     modes = ("with a transaction", "without one") if is_transactional else ("without a transaction", "with one")
     # Tools and clients before 2.1 send none, and a group without members in time has no record.

@@ -38,7 +38,7 @@ from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
-from kforensics.parsers.format.array_types import IntArray
+from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["commits_of"]
@@ -134,7 +134,7 @@ class _Replay:
         # Kinds of issues with the rows that have them; the earlier commit is the row before.
         issues = [
             (CommitIssueKind.MIXED, effects.mixed()),
-            (CommitIssueKind.ZOMBIE, self._zombies(effects)),
+            (CommitIssueKind.ZOMBIE, self._zombies(effects, at)),
             (CommitIssueKind.REGRESSED, effects.regressed()),
         ]
         rows = np.concatenate([kind_rows for _, kind_rows in issues])
@@ -143,9 +143,10 @@ class _Replay:
             kind, _ = issues[ranks[index]]
             row = int(rows[index])
             if self._issues.count(kind):
-                pair = (effects.table.commit(int(source)) for source in effects.source[[row, row - 1]])
+                commit, before = (effects.table.commit(int(source)) for source in effects.source[[row, row - 1]])
                 (key,) = self._known.keys.take(effects.keys[row : row + 1])
-                self._issues.kept.append(CommitIssue(kind, key, *pair))
+                group = self.groups.before(key[0], int(at[row]))
+                self._issues.kept.append(CommitIssue(kind, key, commit, before, group))
         self._add_resets(effects, at, first)
         self._states.remember(effects, at, first)
 
@@ -191,14 +192,25 @@ class _Replay:
                 group = self.groups.before(key[0], int(at[row]))
                 self._resets.append(OffsetReset(key, commit, before, removed, group))
 
-    def _zombies(self, effects: SortedEffects) -> IntArray:
-        """Return the rows in which a producer commits again shortly after another one replaced it."""
+    def _zombies(self, effects: SortedEffects, at: IntArray) -> IntArray:
+        """Return the rows in which a producer commits again shortly after another one replaced it.
+
+        Not those with an equal offset of a partition that may have been assigned to one member, then to the other.
+        """
         returns = effects.returns()
         # Python integers, because the time of a damaged record may be any number.
         times = (effects.rows(rows)["time"].tolist() for rows in (returns, effects.other[returns - 1]))
         soon = [later - earlier <= self._zombie_window_ms for later, earlier in zip(*times, strict=True)]
         zombies: IntArray = returns[soon]
-        return zombies
+        rows, before = effects.rows(zombies), effects.rows(zombies - 1)
+        has_moved: BoolArray = rows["committed"] == before["committed"]
+        equal = np.flatnonzero(has_moved)
+        keys = self._known.keys.take(effects.keys[zombies[equal]])
+        for index, (group, _, _) in zip(equal.tolist(), keys, strict=True):
+            state = self.groups.before(group, int(at[zombies[index]]))
+            has_moved[index] = state is not None and state.has_moved_since(int(before["offset"][index]))
+        remaining: IntArray = zombies[~has_moved]
+        return remaining
 
     def commits(self, state: PartitionState) -> Commits:
         """Return the committed offsets, after the last chunk."""

@@ -74,6 +74,7 @@ class GroupState(NamedTuple):
         member_epochs: epoch of each of their members that has all of its assignment, -1 for one that has not.
         hosts: from where each member joined, by member id.
         assignments: what each member of a classic or consumer group may read, by member id, as far as it is known.
+        moved: offset of the last record that changes the generation or what a member may read, -1 if none does.
     """
 
     kind: str
@@ -88,6 +89,7 @@ class GroupState(NamedTuple):
     member_epochs: dict[str, int] = {}  # noqa: RUF012  # never changed in place, like the next two
     hosts: dict[str, str] = {}  # noqa: RUF012
     assignments: dict[str, Assignment] = {}  # noqa: RUF012
+    moved: int = NONE
 
     @property
     def name(self) -> str:
@@ -105,6 +107,15 @@ class GroupState(NamedTuple):
             return "Assigning"
         is_settled = all(self.member_epochs.get(member) == self.target_epoch for member in self.members)
         return "Stable" if is_settled else "Reconciling"
+
+    def has_moved_since(self, offset: int) -> bool:
+        """Return whether a partition may have another member than at a record with this offset.
+
+        Rule: ``CurrentAssignmentBuilder``, a member gets a partition only after the other one has given it up, and the
+        record of what it has comes first. A classic group writes its record before its members may commit in the new
+        generation.
+        """
+        return self.moved > offset
 
 
 @dataclass(slots=True)
@@ -208,7 +219,7 @@ def _changed(
     if value is None:
         return None
     if type_id in EPOCH_TYPES:
-        return state._replace(generation=value["epoch"], removed_in=None)
+        return state._replace(generation=value["epoch"], removed_in=None, moved=record.offset)
     return state._replace(target_epoch=value["assignmentEpoch"])
 
 
@@ -227,11 +238,12 @@ def _with_member(state: GroupState, record: GroupRecord, member: str, value: dic
 def _with_assignment(state: GroupState, member: str, value: dict[str, Any] | None) -> GroupState:
     """Return the state of a group after a member got what it may read, or left if there is no value."""
     epochs, assignments = _without(state.member_epochs, member), _without(state.assignments, member)
+    moved = state.record.offset
     if value is not None:
         epochs[member] = value["memberEpoch"] if value["state"] == SETTLED[state.kind] else NONE
         owned = [one for name in OWNED for one in value.get(name) or ()]
         assignments[member] = tuple((one["topicId"], tuple(one["partitions"])) for one in owned)
-    return state._replace(member_epochs=epochs, assignments=assignments)
+    return state._replace(member_epochs=epochs, assignments=assignments, moved=moved)
 
 
 def _without(values: dict[str, ValueT], member: str) -> dict[str, ValueT]:
@@ -258,4 +270,6 @@ def _classic(before: GroupState | None, record: GroupRecord, value: dict[str, An
         emptied = since if since >= 0 else record.time
     names = value["protocolType"], value["protocol"]
     state = GroupState(CLASSIC, members, value["generation"], *names, record, emptied)
-    return state._replace(hosts=hosts, assignments=assignments)
+    state = state._replace(hosts=hosts, assignments=assignments)
+    is_same = before is not None and (before.generation, before.assignments) == (state.generation, assignments)
+    return state._replace(moved=before.moved if before is not None and is_same else record.offset)
