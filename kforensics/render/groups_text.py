@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kforensics.forensics.checks.cluster.group_resets import reset_remedy
+from kforensics.forensics.checks.cluster.group_resets import reset_remedy, start_remedy
 from kforensics.forensics.coordinators.component_names import COMPONENTS, group_naming
 from kforensics.forensics.coordinators.consumer_groups.group_events import GroupEvent, GroupEventKind, GroupStory
 from kforensics.forensics.coordinators.consumer_groups.group_rows import GroupList
@@ -201,6 +201,8 @@ def _out_of_range_lines(story: GroupStory) -> Iterator[str]:
     if out:
         count = "" if len(out) == 1 else f"{format_count(len(out), 'partition')} out of range, the first: "
         yield Line(f"  {count}{_out_of_range(out[0])}", hang=4)
+        if out[0].cause == ResetCause.TOPIC_RECREATED and out[0].partition is not None:
+            yield from advice_lines("do", printable(start_remedy(story.group, out[0].partition)), 2)
 
 
 def _member_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
@@ -262,4 +264,6 @@ def _out_of_range(event: GroupEvent) -> str:
     topic, partition = event.partition or ("", -1)
     likely = "" if event.is_exact else "likely "
     cause = (event.cause or "").replace("-", " ")
-    return f"{printable(topic)}-{partition} out of range at {event.first}: {likely}{cause}; {event.why}"
+    is_within = event.cause == ResetCause.TOPIC_RECREATED
+    where = f"committed {event.first} in a deleted topic" if is_within else f"out of range at {event.first}"
+    return f"{printable(topic)}-{partition} {where}: {likely}{cause}; {event.why}"

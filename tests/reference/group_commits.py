@@ -234,9 +234,10 @@ class _Reading:
 
     def _reset(self, key: GroupPartition, known: _KeyState, commit: Commit, *, is_lower: bool) -> None:
         """Note a commit that follows a removal, or is lower than the one before; call it before it takes effect."""
-        if known.removal is not None or is_lower:
-            before = known.lost if known.removal is not None else known.commit
-            self._resets.append(OffsetReset(key, commit, before, known.removal, self._states.last.get(key[0])))
+        before = known.lost if known.removal is not None else known.commit
+        reset = OffsetReset(key, commit, before, known.removal, self._states.last.get(key[0]))
+        if known.removal is not None or is_lower or reset.outlived_topic:
+            self._resets.append(reset)
         if known.removal is not None:
             known.removal = known.lost = None
             self._keys[key] = self._keys.pop(key)

@@ -190,7 +190,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
         elections: leader elections by topic id and partition, None without the metadata log.
-        removed_topics: when topics were deleted, by name, as far as the metadata log shows it.
+        removed_topics: when topics were deleted, by name and by topic id, as far as the metadata log shows it.
         checks: which checks to run.
         join: joins transactions with markers elsewhere, which yields the rows of transactions; None to join them here.
     """

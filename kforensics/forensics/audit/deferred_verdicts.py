@@ -80,7 +80,7 @@ class ClusterInput:
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
         elections: leader elections by topic id and partition, of those partitions that had an unclean one or no leader
             for a time; None if this is not the log of the cluster's metadata.
-        removed_topics: when topics were deleted, by name, if this is the log of the cluster's metadata.
+        removed_topics: when topics were deleted, by name and by topic id, if this is the log of the cluster's metadata.
         is_neighbor: whether the partition is read only for what it shows about others; it has no result of its own.
     """
 

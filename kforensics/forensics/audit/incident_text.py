@@ -58,7 +58,9 @@ CONSEQUENCES = {
     "shared-producer-id": "Sequences, epochs and markers of the two mix in every partition that both write to.",
     "offset-beyond-log": "The group restarts where auto.offset.reset says: it skips records or reads some twice.",
     "group-offsets": "The group may skip records or read some twice.",
-    "group-reset": "The group restarts where auto.offset.reset says: it skips records or reads some twice.",
+    "group-reset": (
+        "The group restarts where auto.offset.reset says, or at an old offset: it skips records or reads some twice."
+    ),
     "faulty-markers": "A transaction may have ended otherwise than its coordinator decided.",
     "forgotten-log-start": "Consumers that start at the beginning of the log receive nothing, not even new records.",
     "next-start": "The broker does not start, or does not serve the same records as before.",

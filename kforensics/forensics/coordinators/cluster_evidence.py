@@ -54,7 +54,7 @@ class Cluster:
         elected: of each partition with elections, the replica with the newest leader epoch; that of each partition
             without the metadata log.
         log_dirs: the log directories of all replicas.
-        removed_topics: when topics were deleted, by name, as far as the metadata log shows it.
+        removed_topics: when topics were deleted, by name and by topic id, as far as the metadata log shows it.
     """
 
     rules: Rules

@@ -188,7 +188,7 @@ def _metadata_events(partition: Partition) -> Iterator[Event]:
 
 
 def removed_topics_in(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
-    """Return when topics were deleted, in ms by name; empty without a copy of the metadata log.
+    """Return when topics were deleted, in ms by name and by topic id; empty without a copy of the metadata log.
 
     Args:
         partitions: partitions of any topics. Of several copies of the metadata log the longest one is read.
@@ -203,4 +203,5 @@ def removed_topics_in(partitions: Iterable[Partition]) -> dict[str, tuple[int, .
             names[value["topicId"]] = value["name"]
         elif timestamp is not None and (name := names.pop(value["topicId"], None)) is not None:
             removed[name] = (*removed.get(name, ()), timestamp)
+            removed[value["topicId"]] = (timestamp,)
     return removed

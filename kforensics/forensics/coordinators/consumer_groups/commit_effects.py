@@ -192,11 +192,15 @@ class SortedEffects:
     def resets(self) -> IntArray:
         """Return the rows in which a commit follows a removal, or is lower than the one in force before.
 
-        Those between consecutive transactions, which ``regressed`` returns, are not among them.
+        So is one of another topic id, if the one in force may have let the group skip records of the new topic. Those
+        between consecutive transactions, which ``regressed`` returns, are not among them.
         """
         is_commit = (self.kinds > EffectKind.REMOVED) & ~self.is_first
         lower = np.flatnonzero(is_commit & ~self.begins_life)
-        lower = lower[self.rows(lower)["committed"] < self.rows(self.previous[lower])["committed"]]
+        rows, before = self.rows(lower), self.rows(self.previous[lower])
+        has_ids = (rows["topic_id"] != b"") & (before["topic_id"] != b"")
+        outlived_topic = has_ids & (rows["topic_id"] != before["topic_id"]) & (before["committed"] > 0)
+        lower = lower[(rows["committed"] < before["committed"]) | outlived_topic]
         after_removal = np.flatnonzero(is_commit & self.begins_life)
         return np.setdiff1d(np.concatenate([lower, after_removal]), self.regressed())
 

@@ -31,6 +31,7 @@ __all__ = [
     "GroupKeys",
     "GroupPartition",
     "OffsetReset",
+    "is_of_another_topic",
 ]
 
 # The types of the records that contain a committed offset.
@@ -78,7 +79,7 @@ class Commit(NamedTuple):
 
 
 class OffsetReset(NamedTuple):
-    """A commit of a lower offset than the one in force, or one after the offset in force was removed.
+    """A commit of a lower offset than the one in force, or of another topic id, or after the one in force was removed.
 
     Attributes:
         key: group, topic and partition.
@@ -95,6 +96,28 @@ class OffsetReset(NamedTuple):
     before: Commit | None
     removal: Commit | None
     group: GroupState | None
+
+    @property
+    def outlived_topic(self) -> bool:
+        """Whether the offset of a deleted topic was in force for the one that was created again, and did not go back.
+
+        A group that starts from it skips what the new topic has before it. Its coordinator removes the offset when the
+        topic is deleted, unless it is not running then: ``GroupCoordinatorService.onPartitionsDeleted``.
+        """
+        before = self.before
+        if before is None or self.removal is not None:
+            return False
+        return is_of_another_topic(before, self.commit.topic_id) and 0 < before.committed <= self.commit.committed
+
+
+def is_of_another_topic(commit: Commit, topic_id: str | None) -> bool:
+    """Return whether a commit is known to be of another topic with the same name.
+
+    Args:
+        commit: the commit.
+        topic_id: topic id of a partition or of another commit, None if it is unknown.
+    """
+    return None not in {commit.topic_id, topic_id} and commit.topic_id != topic_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from kforensics.forensics.coordinators.consumer_groups.offset_ranges import (
     OffsetBeyondLog,
     offset_before_log,
     offsets_before_log,
+    offsets_of_deleted_topics,
 )
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, partition_log
 
@@ -42,12 +43,12 @@ class PartitionLag(NamedTuple):
 
 
 class OffsetOutOfRange(NamedTuple):
-    """An offset in force that the log of its partition does not have.
+    """An offset in force that the log of its partition does not have, or that is the one of a deleted topic.
 
     Attributes:
         key: group, topic and partition.
         commit: the commit in force.
-        cause: RECORDS_DELETED or BEYOND_LOG_END.
+        cause: TOPIC_RECREATED, RECORDS_DELETED or BEYOND_LOG_END.
         why: what shows it, as a clause.
         is_certain: whether the order in which running brokers were copied does not explain it.
     """
@@ -85,13 +86,19 @@ def _why(cluster: Cluster, commits: Commits, key: GroupPartition, row: Mapping[s
 
 
 def out_of_range(cluster: Cluster, commits: Commits, group: str) -> Iterator[OffsetOutOfRange]:
-    """Yield the offsets of a group that are not in their logs: those deleted first, then those beyond the log end.
+    """Yield the offsets of a group that are not those of their logs.
+
+    They are those of deleted topics, then those before the log start, then those beyond the log end.
 
     Args:
         cluster: the cluster, with the partitions of the group as far as they are available.
         commits: the partition of ``__consumer_offsets`` with the group.
         group: the group.
     """
+    for other in offsets_of_deleted_topics(cluster, commits):
+        if other.key[0] == group:
+            why = f"{other.why}; {other.consequence}"
+            yield OffsetOutOfRange(*other[:2], ResetCause.TOPIC_RECREATED, why, other.deleted is not None)
     for row in offsets_before_log(cluster, commits).tolist():
         before = offset_before_log(cluster, commits, row)
         if before.key[0] == group:

@@ -1,4 +1,4 @@
-"""Committed offsets that the log of their partition does not have any more.
+"""Committed offsets that the log of their partition does not have any more, or that are those of a deleted topic.
 
 A consumer whose offset is out of range starts where its auto.offset.reset says. Rule: ``OffsetFetcher``,
 ``KafkaConsumer`` with OFFSET_OUT_OF_RANGE.
@@ -6,19 +6,32 @@ A consumer whose offset is out of range starts where its auto.offset.reset says.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
+from kforensics.forensics.coordinators.consumer_groups.commits import (
+    Commit,
+    Commits,
+    GroupPartition,
+    is_of_another_topic,
+)
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.formatting import format_count, format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.parsers.format.array_types import IntArray
 
-__all__ = ["OffsetBeforeLog", "OffsetBeyondLog", "offset_before_log", "offsets_before_log"]
+__all__ = [
+    "OffsetBeforeLog",
+    "OffsetBeyondLog",
+    "OffsetOfDeletedTopic",
+    "offset_before_log",
+    "offsets_before_log",
+    "offsets_of_deleted_topics",
+]
 
 COPIED_BEFORE = "likely its running broker was copied before the commit"
 COPIED_OR_SET = "its running broker was copied before the commit, or a tool set the offset"
@@ -127,6 +140,40 @@ class OffsetBeyondLog(NamedTuple):
         return f"the partition ends at {self.log.log_end_offset}: {self.explanation}"
 
 
+class OffsetOfDeletedTopic(NamedTuple):
+    """An offset in force of a deleted topic, within the log of the one that was created again with its name.
+
+    Attributes:
+        key: group, topic and partition.
+        commit: the commit.
+        log: the log of the partition.
+        deleted: when the topic was deleted, in ms; None if only the times of the log show which topic is the older one.
+    """
+
+    key: GroupPartition
+    commit: Commit
+    log: PartitionMarkers
+    deleted: int | None
+
+    @property
+    def why(self) -> str:
+        """What shows it, as a clause."""
+        if self.deleted is None:
+            return "the partition has another topic id than the commit, and its records are younger"
+        return f"the topic was deleted at {format_time(self.deleted)}, and the partition has another topic id"
+
+    @property
+    def consequence(self) -> str:
+        """What its consumers do, as a clause."""
+        start, end = self.first_offset, self.commit.committed
+        return f"a consumer that starts there skips {format_count(end - start, 'offset')}, {start} to {end - 1}"
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that the group would skip."""
+        return _served_from(self.log)
+
+
 def _lacks_commits(commits: Commits, log: PartitionMarkers) -> bool:
     """Return whether a later commit than those in a log may explain an offset: one from before the end of a partition.
 
@@ -141,9 +188,10 @@ def _lacks_commits(commits: Commits, log: PartitionMarkers) -> bool:
 
 def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str | None:
     """Return how the topic was created again after a commit, as a clause; None if nothing shows it."""
+    if is_of_another_topic(commit, log.topic_id):
+        return "it has another topic id than the commit, the topic was deleted and created again"
     if None not in {commit.topic_id, log.topic_id}:
-        is_same = commit.topic_id == log.topic_id
-        return None if is_same else "it has another topic id than the commit, the topic was deleted and created again"
+        return None
     deleted = None if commit.time == NO_TIME else cluster.deleted_since(log, commit.time)
     if deleted is None:
         return None
@@ -205,3 +253,36 @@ def offset_before_log(cluster: Cluster, commits: Commits, row: int) -> OffsetBef
     key, commit = commits.last.at(row)
     logs, supplied = cluster.marker_join.by_partition, cluster.supplied_partitions
     return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits.lagging_since is not None)
+
+
+def offsets_of_deleted_topics(cluster: Cluster, commits: Commits) -> list[OffsetOfDeletedTopic]:
+    """Return the offsets in force that are those of deleted topics, within the logs of the topics of the same names.
+
+    Args:
+        cluster: the cluster, with the committed partitions as far as they are available.
+        commits: the commits in a partition of ``__consumer_offsets``.
+    """
+    logs = {markers.name: markers for markers in cluster.marker_join.by_partition.values() if markers.topic_id}
+    names, codes = commits.last.partitions
+    known = [logs.get(name) for name in names]
+    ids = np.array(["" if log is None else log.topic_id for log in known], "S22")[codes]
+    start, end = (
+        np.array([NONE if log is None else number_of(log) for log in known], "i8")[codes]
+        for number_of in (_served_from, attrgetter("log_end_offset"))
+    )
+    rows = commits.last.table.rows
+    is_other = (ids != b"") & (rows["topic_id"] != b"") & (rows["topic_id"] != ids)
+    found = np.flatnonzero(is_other & (rows["committed"] > start) & (rows["committed"] <= end))
+    placed = (_of_deleted_topic(cluster, *commits.last.at(row), known[codes[row]]) for row in found.tolist())
+    return [one for one in placed if one is not None]
+
+
+def _of_deleted_topic(
+    cluster: Cluster, key: GroupPartition, commit: Commit, log: PartitionMarkers | None
+) -> OffsetOfDeletedTopic | None:
+    """Return an offset that is not of the topic of a log; None if the log may be the one of the deleted topic."""
+    if log is None or (log.topic_id or "") in cluster.removed_topics:
+        return None
+    (deleted,) = cluster.removed_topics.get(commit.topic_id or "", (None,))
+    is_younger = log.times is not None and commit.time != NO_TIME and log.times[0] > commit.time
+    return OffsetOfDeletedTopic(key, commit, log, deleted) if deleted is not None or is_younger else None

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.consumer_groups.commits import Commit, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.commits import Commit, OffsetReset, is_of_another_topic
 from kforensics.forensics.coordinators.consumer_groups.committers import committer_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import CLASSIC
 from kforensics.forensics.coordinators.coordinator_records import NONE
@@ -84,8 +84,12 @@ def reset_reason(cluster: Cluster, reset: OffsetReset) -> ResetReason:
 def _recreated(cluster: Cluster, reset: OffsetReset) -> ResetReason | None:
     _, topic, _ = reset.key
     commit, before, removal = reset.commit, reset.before, reset.removal
-    if before is not None and before.topic_id and commit.topic_id and before.topic_id != commit.topic_id:
-        return ResetReason(ResetCause.TOPIC_RECREATED, "the two commits have different topic ids")
+    if before is not None and is_of_another_topic(before, commit.topic_id):
+        why = "the two commits have different topic ids"
+        if reset.outlived_topic:
+            skipped = f"the group may have skipped the offsets before {before.committed}"
+            why = f"{why}, and nothing removed the first one: {skipped} of the new topic"
+        return ResetReason(ResetCause.TOPIC_RECREATED, why)
     skew = cluster.rules.clock_skew_ms
     last = commit.time if removal is None else removal.time
     first = last - TOPIC_REMOVAL_MS if removal is not None else NO_TIME if before is None else before.time
