@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from kforensics.analyses.connect import connector_in
 from kforensics.analyses.explain import PartitionReader
@@ -32,6 +33,7 @@ from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
+from kforensics.forensics.partition.foremost_replicas import Standing, foremost
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
@@ -109,9 +111,24 @@ def answer_groups(
         members = [one for one in everything if investigation.clusters.name_of(one) == name]
         yield from _answers(reader, request, members, replicas)
     if request.group is not None and reader.is_complete:
-        known = {group for replicas in by_cluster.values() for commits, _ in replicas for group in _groups(commits)}
-        if request.group not in known:
-            raise UsageError(_unknown_group(request.group, known))
+        _require_group(request.group, [[commits for commits, _ in replicas] for replicas in by_cluster.values()])
+
+
+def _require_group(group: str, clusters: Iterable[list[Commits]]) -> None:
+    """Raise an error if no cluster has a group, by the replicas that count."""
+    known = set[str]()
+    for replicas in clusters:
+        best = best_commits(replicas)
+        if any(group in _groups(commits) for commits in best):
+            return
+        newest = {commits.place.partition: commits.place.log_dir for commits in best}
+        for place in (commits.place for commits in replicas if group in _groups(commits)):
+            raise UsageError(
+                f"there is no record of the group {group!r} in {CONSUMER_OFFSETS}-{place.partition} in "
+                f"{newest[place.partition]}, which is newer than the one in {place.log_dir}, where it has some"
+            )
+        known.update(*map(_groups, best))
+    raise UsageError(_unknown_group(group, known))
 
 
 def why_unknown_group(investigation: Investigation, group: str) -> str | None:
@@ -174,19 +191,19 @@ def _answers(
 
 
 def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:
-    """Return the history of a share group with the end of each of its partitions, from the longest log of its state."""
-    best: dict[int | None, PartitionState] = {}
-    for state in reader.states([one for one in members if one.place.topic == SHARE_GROUP_STATE]):
-        other = best.get(state.partition.place.partition)
-        if other is None or state.log_end_offset > other.log_end_offset:
-            best[state.partition.place.partition] = state
+    """Return the history of a share group with the end of each of its partitions, from the logs of its state."""
+    states = reader.states([one for one in members if one.place.topic == SHARE_GROUP_STATE])
     topics = {one.topic_id: one.place.topic for one in members if one.topic_id is not None and one.place.topic}
-    for state in best.values():
+    for state in foremost(states, attrgetter("partition.place.partition"), Standing.of, _length):
         try:
             story = with_deliveries(story, state, share_partitions_of(state, story.group), topics)
         except InputError as error:
             reader.skip(error)
     return story
+
+
+def _length(state: PartitionState) -> tuple[int]:
+    return (state.log_end_offset,)
 
 
 def _with_connector(reader: PartitionReader, story: GroupStory, members: list[Partition]) -> GroupStory:

@@ -166,6 +166,15 @@ class LsoText:
                 return
 
 
+def _doubtful_lines(state: PartitionState, findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield why no consumer may be blocked: the topic was deleted, or the leader may have the marker."""
+    deleted = state.rules.deleted_topics.get(state.partition.topic_id or "")
+    if deleted is None:
+        yield from lagging_lines(lagging_since(state), _lacking(findings))
+    else:
+        yield f"  its topic was deleted at {format_time(deleted)}: no consumer reads this log"
+
+
 def _lacking(findings: Iterable[Finding]) -> str:
     """Return what a replica that is out of sync may lack; no coordinator sends a marker to what certainly hangs.
 
@@ -212,7 +221,7 @@ def _blocked_partition(
         findings,
         expected,
         rank,
-        (*_checkpoint_lines(state, stable), *lagging_lines(lagging_since(state), _lacking(findings))),
+        (*_checkpoint_lines(state, stable), *_doubtful_lines(state, findings)),
     )
 
 

@@ -32,6 +32,7 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import RowChunks, Rows
+from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.source import Source, open_source
@@ -244,6 +245,7 @@ class _Reading:
             is_stopped=state.partition.log_dir.clean_shutdown,
             topic_id=state.partition.topic_id,
             lacking=(*self._lacking(state), *_lost_or_damaged(state)),
+            standing=Standing.of(state),
         )
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:

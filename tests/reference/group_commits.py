@@ -24,6 +24,7 @@ from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.result_rows import RowChunks, Rows
+from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.control_records import control_fields
@@ -314,6 +315,7 @@ class _Reading:
             states={group: last for group, last in self._states.last.items() if not self._is_another(group, last)},
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
+            standing=Standing.of(state),
         )
 
     def _is_another(self, group: str, last: GroupState) -> bool:

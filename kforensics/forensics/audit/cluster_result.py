@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.cluster import CLUSTER_CHECKS
@@ -25,6 +26,7 @@ from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.foremost_replicas import foremost
 from kforensics.forensics.partition.partition_state import PartitionState
 
 
@@ -88,9 +90,9 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 
 
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
-    """Return the most complete replica of each partition; the oldest one shows since when its log existed."""
+    """Return the foremost replica of each partition; the oldest one shows since when its log existed."""
     every = list(replicas)
-    return dated_by_all(most_complete(every), every)
+    return dated_by_all(foremost_markers(every), every)
 
 
 def dated_by_all(chosen: Iterable[PartitionMarkers], replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
@@ -112,17 +114,13 @@ def _existed_by(chosen: PartitionMarkers, replicas: Iterable[PartitionMarkers]) 
     return min(markers.coverage.existed_by for markers in replicas if markers.is_of_one_topic(chosen))
 
 
-def most_complete(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
-    """Return the most complete replica of each partition.
+def foremost_markers(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+    """Return the replica of each partition whose log counts.
 
-    It is the one with the highest log end offset, then by offset gaps, whether it is in sync, coverage, and log start.
+    Of those with the same last leader epoch it is the one with the highest log end offset, then by offset gaps, whether
+    it is in sync, coverage, and log start.
     """
-    best: dict[tuple[str, int], PartitionMarkers] = {}
-    for markers in replicas:
-        other = best.get(markers.name)
-        if other is None or _completeness(markers) > _completeness(other):
-            best[markers.name] = markers
-    return list(best.values())
+    return foremost(replicas, attrgetter("name"), attrgetter("standing"), _completeness)
 
 
 def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
@@ -131,16 +129,12 @@ def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
 
 
 def best_histories(histories: Iterable[History]) -> list[History]:
-    """Return the history of the most complete replica of each coordinator partition.
+    """Return the history of the replica of each coordinator partition whose log counts.
 
-    It is the one with the newest record, then the one with the most, then the one that was in sync for longest.
+    Of those with the same last leader epoch it is the one with the newest record, then the one with the most, then the
+    one that was in sync for longest.
     """
-    best: dict[int | None, History] = {}
-    for history in histories:
-        other = best.get(history.place.partition)
-        if other is None or _reach(history) > _reach(other):
-            best[history.place.partition] = history
-    return list(best.values())
+    return foremost(histories, attrgetter("place.partition"), attrgetter("standing"), _reach)
 
 
 def _reach(history: History) -> tuple[int, int, int]:
@@ -148,16 +142,11 @@ def _reach(history: History) -> tuple[int, int, int]:
 
 
 def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
-    """Return the commits of the most complete replica of each partition of ``__consumer_offsets``.
+    """Return the commits of the replica of each partition of ``__consumer_offsets`` whose log counts.
 
-    It is the one with the highest log end offset, then one in sync.
+    Of those with the same last leader epoch it is the one with the highest log end offset, then one in sync.
     """
-    best: dict[int | None, Commits] = {}
-    for commits in replicas:
-        other = best.get(commits.place.partition)
-        if other is None or _extent(commits) > _extent(other):
-            best[commits.place.partition] = commits
-    return list(best.values())
+    return foremost(replicas, attrgetter("place.partition"), attrgetter("standing"), _extent)
 
 
 def _extent(commits: Commits) -> tuple[int, bool]:
@@ -179,7 +168,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
 ) -> ClusterResult:
     """Return rows and findings about the transactions and consumer groups of a cluster.
 
-    Of several replicas of a partition, the most complete one is used. A partition that a transaction lists and that is
+    Of several replicas of a partition, the foremost one is used. A partition that a transaction lists and that is
     not among the replicas is unverifiable.
 
     Args:

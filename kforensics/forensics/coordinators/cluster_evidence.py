@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits
@@ -17,6 +18,7 @@ from kforensics.forensics.core.election import NO_LEADER, Election, losses_of_le
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.foremost_replicas import foremost
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -112,19 +114,15 @@ class Cluster:
             elections: leader elections by topic id and partition; None without the metadata log.
             replicas: the markers of all replicas.
         """
-        newest: dict[TopicPartition, PartitionMarkers] = {}
         every = list(replicas)
-        for replica in every:
-            is_known = elections is None or (replica.topic_id, replica.name[1]) in elections
-            if is_known and replica.epoch_starts:
-                other = newest.setdefault(replica.name, replica)
-                if (replica.epoch_starts[-1][0], replica.log_end_offset) > (
-                    other.epoch_starts[-1][0],
-                    other.log_end_offset,
-                ):
-                    newest[replica.name] = replica
+        known = (
+            replica
+            for replica in every
+            if replica.epoch_starts and (elections is None or (replica.topic_id, replica.name[1]) in elections)
+        )
+        newest = foremost(known, attrgetter("name"), attrgetter("standing"), lambda replica: (replica.log_end_offset,))
         log_dirs = frozenset(replica.place.log_dir for replica in every if replica.place.log_dir is not None)
-        return replace(self, elections=elections, elected=tuple(newest.values()), log_dirs=log_dirs)
+        return replace(self, elections=elections, elected=tuple(newest), log_dirs=log_dirs)
 
     def elections_of(self, replica: PartitionMarkers) -> tuple[Election, ...]:
         """Return the leader elections of a partition, in their order."""

@@ -23,6 +23,7 @@ from kforensics.forensics.partition.blocking_transactions import (
 from kforensics.forensics.partition.creation_order import is_one_older, times_since_creation
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
+from kforensics.forensics.partition.foremost_replicas import NO_STANDING, Standing
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.forensics.partition.marker_times import marker_pages
@@ -114,6 +115,7 @@ class PartitionMarkers:
         epoch_starts: its leader epochs with their start offsets.
         earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
         times: oldest and newest time of its log, None if its beginning is gone: :func:`.times_since_creation`.
+        standing: its standing among the replicas of the partition.
     """
 
     place: Place
@@ -133,6 +135,7 @@ class PartitionMarkers:
     epoch_starts: EpochStarts = ()
     earlier_start: EarlierStart | None = None
     times: tuple[int, int] | None = None
+    standing: Standing = NO_STANDING
 
     def is_of_one_topic(self, other: PartitionMarkers) -> bool:
         """Return whether a replica of a partition with the same name is not known to be of another topic.
@@ -173,6 +176,7 @@ class PartitionMarkers:
             epoch_starts=starts,
             earlier_start=state.earlier_start,
             times=times_since_creation(state),
+            standing=Standing.of(state),
         )
 
     @property

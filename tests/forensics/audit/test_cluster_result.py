@@ -178,7 +178,7 @@ def test_evidence_can_be_serialized() -> None:
 
 
 def test_the_best_replica_is_used() -> None:
-    """Three brokers have the same records, or some have fewer."""
+    """Three brokers have the same records, or some have fewer; one has more, which was overruled."""
     states = [examine(partition, RULES) for partition in partitions_under(SAMPLES / "replication")]
     histories = [coordinator_history(state) for state in states if is_coordinator(state)]
     markers = [PartitionMarkers.of(state) for state in states if not is_coordinator(state)]
@@ -187,8 +187,9 @@ def test_the_best_replica_is_used() -> None:
     assert len(list(row)) == 1
     chosen = {one.name: one for one in best_replicas(markers)}
     assert len(chosen) == len({one.name for one in markers})
-    for one in markers:
-        assert chosen[one.name].log_end_offset >= one.log_end_offset
+    overruled = {one.name for one in markers if one.log_end_offset > chosen[one.name].log_end_offset}
+    assert overruled == {("unclean", 0)}
+    assert (chosen["unclean", 0].log_end_offset, chosen["unclean", 0].epoch_starts[-1][0]) == (12, 3)
     lagging = replace(markers[0], log_end_offset=markers[0].log_end_offset - 1, markers=markers[0].markers[:0])
     assert best_replicas([lagging, markers[0]]) == best_replicas([markers[0], lagging]) == [markers[0]]
 

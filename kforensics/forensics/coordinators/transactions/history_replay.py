@@ -37,6 +37,7 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -282,6 +283,7 @@ class _Replay:
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
             lacking=(*self._merged_segments.spans, *_lost_or_damaged(state)),
+            standing=Standing.of(state),
         )
 
 

@@ -1,0 +1,116 @@
+"""Chooses, of several replicas of a partition, the one whose log counts.
+
+A replica of a deleted topic has nothing to do with the topic of the same name that was created again. Then the leader
+epoch decides: what a replica has beyond the start of a later epoch, which it lacks, was overruled by the leader of that
+epoch, however long its log is. Rules: KIP-101 and KIP-279, ``LeaderEpochFileCache.endOffsetFor``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
+from kforensics.forensics.partition.kept_times import kept_until
+from kforensics.forensics.partition.partition_state import PartitionState
+
+__all__ = ["NO_STANDING", "Standing", "foremost"]
+
+NO_EPOCH = -1
+
+
+class Standing(NamedTuple):
+    """What decides whether the log of a replica counts.
+
+    Attributes:
+        topic_id: from ``partition.metadata``, None if unknown.
+        is_deleted: whether the metadata log shows that its topic was deleted.
+        newest_ms: newest time that is known of it: of its files, if the copy has kept it, or of its batches.
+        last_epoch: its last leader epoch, NO_EPOCH if it has none; None if its log ends with message format 0 or 1, of
+            which no epoch is known.
+    """
+
+    topic_id: str | None = None
+    is_deleted: bool = False
+    newest_ms: int = NO_TIME
+    last_epoch: int | None = NO_EPOCH
+
+    @classmethod
+    def of(cls, state: PartitionState) -> Standing:
+        """Return the standing of a replica."""
+        topic_id = state.partition.topic_id
+        return cls(
+            topic_id=topic_id,
+            is_deleted=topic_id in state.rules.deleted_topics,
+            newest_ms=max(kept_until(state), state.log.newest_timestamp),
+            last_epoch=_last_epoch(state),
+        )
+
+
+def _last_epoch(state: PartitionState) -> int | None:
+    """Return the leader epoch of the last batch, or a later one of the checkpoint that begins at the end of the log.
+
+    A broker adds its epoch when it is elected, before it writes. If the log ends before the start of an epoch, it has
+    lost its end, or was copied before the checkpoint.
+    """
+    if state.log.ends_in_old_format:
+        return None
+    runs, end = state.log.epochs, state.log_end_offset
+    own = int(runs["leader_epoch"][-1]) if len(runs) else NO_EPOCH
+    first = end if state.log.batches else 0
+    elected = (epoch for epoch, start in checkpointed_epochs(state.partition).items() if first <= start <= end)
+    return max([own, *elected])
+
+
+NO_STANDING = Standing()
+_Replica = TypeVar("_Replica")
+
+
+def foremost(
+    replicas: Iterable[_Replica],
+    name: Callable[[_Replica], Hashable],
+    standing: Callable[[_Replica], Standing],
+    completeness: Callable[[_Replica], tuple[int, ...]],
+) -> list[_Replica]:
+    """Return the replica of each partition whose log counts, in the order in which the partitions come first.
+
+    It is one of the topic that exists, then the one with the last leader epoch, then the most complete one.
+
+    Args:
+        replicas: replicas of any partitions of one cluster.
+        name: returns what the replicas of a partition have in common.
+        standing: returns the standing of a replica.
+        completeness: returns what is higher for the more complete one of two replicas with the same last leader epoch.
+    """
+    by_name = defaultdict[Hashable, list[tuple[_Replica, Standing]]](list)
+    for replica in replicas:
+        by_name[name(replica)].append((replica, standing(replica)))
+    return [max(_counting(every), key=completeness) for every in by_name.values()]
+
+
+def _counting(replicas: Sequence[tuple[_Replica, Standing]]) -> list[_Replica]:
+    """Return the replicas of a partition with the last leader epoch, as far as it is known of all of a topic."""
+    current = _of_current_topic(replicas)
+    epochs = [standing.last_epoch for _, standing in current]
+    # Leader epochs of another topic begin again.
+    is_known = None not in epochs and len({standing.topic_id for _, standing in current} - {None}) <= 1
+    last = max((epoch for epoch in epochs if epoch is not None), default=NO_EPOCH)
+    return [replica for replica, standing in current if not is_known or standing.last_epoch == last]
+
+
+def _of_current_topic(replicas: Sequence[tuple[_Replica, Standing]]) -> list[tuple[_Replica, Standing]]:
+    """Return the replicas of the topic that exists: those of no other one, as far as ids and times show it.
+
+    Without the metadata log, the topic that was created again has the newer files or batches. A replica without a topic
+    id belongs to the only topic of its name, or to none of several.
+    """
+    ranks = dict[str | None, tuple[bool, int]]()
+    for _, one in replicas:
+        exists, newest_ms = ranks.get(one.topic_id, (True, NO_TIME))
+        ranks[one.topic_id] = exists and not one.is_deleted, max(newest_ms, one.newest_ms)
+    if len(ranks.keys() - {None}) < 2:
+        return list(replicas)
+    best = max(ranks.values())
+    return [(replica, one) for replica, one in replicas if ranks[one.topic_id] == best]
