@@ -101,10 +101,12 @@ class _Membership:
     Attributes:
         producer_id: its producer, None if it is not transactional.
         transaction: TRANSACTION record, None if it is not available.
+        is_forgotten: whether a broker forgot it while it was open.
     """
 
     producer_id: int | None
     transaction: np.void | None = None
+    is_forgotten: bool = False
 
 
 _NO_TRANSACTION = _Membership(None)
@@ -192,7 +194,8 @@ class OffsetExplainer:
             if transaction is not None:
                 self._ahead[producer_id] = transaction
         entry, indexed = self._entry(transaction, producer_id, last)
-        reason = self._visibility(offset, _Membership(producer_id, transaction))
+        member = self._membership(producer_id, transaction, (int(batches.base_offset[row]), last))
+        reason = self._visibility(offset, member)
         return self._story(offset, reason, transaction=transaction, entry=entry, indexed=indexed)
 
     def _entry(
@@ -318,8 +321,16 @@ class OffsetExplainer:
             return Reason(RecordStatus.CONTROL, _control(record, context.evidence.get("transaction")))
         member = _NO_TRANSACTION
         if batch.header.is_transactional:
-            member = _Membership(batch.producer_id, context.evidence["transaction"])
+            offsets = batch.base_offset, batch.header.last_offset
+            member = self._membership(batch.producer_id, context.evidence["transaction"], offsets)
         return self._visibility(offset, member)
+
+    def _membership(self, producer_id: int, transaction: np.void | None, offsets: tuple[int, int]) -> _Membership:
+        """Return the transaction that a batch is in, also if its broker forgot it."""
+        if transaction is not None:
+            return _Membership(producer_id, transaction)
+        forgotten = self._state.transaction_store.forgotten_at(producer_id, *offsets)
+        return _Membership(producer_id, forgotten, is_forgotten=forgotten is not None)
 
     def _visibility(self, offset: int, member: _Membership) -> Reason:
         if offset >= self._bounds.high_watermark:
@@ -328,7 +339,7 @@ class OffsetExplainer:
         exactness = Exactness.APPROXIMATE if self._state.is_broken else Exactness.EXACT
         membership = "it is not in a transaction"
         if member.producer_id is not None:
-            status, outcome = _outcome(member.producer_id, member.transaction, self._bounds.high_watermark)
+            status, outcome = _outcome(member.producer_id, member, self._bounds.high_watermark)
             if status is not RecordStatus.VISIBLE:
                 return Reason(status, outcome, exactness)
             membership = f"it is in {outcome}"
@@ -357,12 +368,20 @@ def _covers(transaction: np.void, base_offset: int, last_offset: int) -> bool:
     return bool(transaction["first_offset"] <= last_offset and (is_open or transaction["marker_offset"] >= base_offset))
 
 
-def _outcome(producer_id: int, transaction: np.void | None, high_watermark: int) -> tuple[RecordStatus, str]:
-    """Return the status that the outcome of its transaction gives a batch, and the reason."""
+def _outcome(producer_id: int, member: _Membership, high_watermark: int) -> tuple[RecordStatus, str]:
+    """Return the status that the outcome of its transaction gives a batch, and the reason.
+
+    What a broker has forgotten neither blocks the last stable offset nor is in a transaction index, so all consumers
+    receive it, whatever its coordinator decides. Rule: ``UnifiedLog.rebuildProducerState`` up to 3.2.
+    """
+    transaction = member.transaction
     if transaction is None:
         return RecordStatus.UNDECIDED, f"its transaction of producer {producer_id} is not available"
     name = f"the transaction of producer {producer_id} from offset {transaction['first_offset']}"
     marker = int(transaction["marker_offset"])
+    if member.is_forgotten:
+        why = "the broker forgot when it loaded the log while the topic had message format 0 or 1"
+        return RecordStatus.VISIBLE, f"{name}, which {why}: no marker hides its data"
     if transaction["outcome"] == TransactionOutcome.OPEN:
         return RecordStatus.UNDECIDED, f"{name} is open"
     if marker >= high_watermark:

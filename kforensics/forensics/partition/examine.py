@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kforensics.forensics.core.producer_states import ProducerStates
+from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.index_evidence import IndexFaults
@@ -71,7 +72,7 @@ class PartitionStateBuilder:
         self._merger = ChunkMerger(task)
         self._boundary: Boundary | None = None
         self._before: list[ReplayRows] = []
-        self._closed = sort_by_marker()
+        self._closed, self._forgotten = sort_by_marker(), [NO_TRANSACTIONS]
         self._passed = NOTHING_PASSED
         self._producers_at: dict[int, ProducerStates] = {}
         self._has_epochs = self._went_back = self._is_inexact = False
@@ -118,7 +119,9 @@ class PartitionStateBuilder:
             rules=self._task.rules_here,
             log=log,
             boundary=boundary,
-            transaction_store=TransactionStore(self._closed.finish(), final.open_transactions),
+            transaction_store=TransactionStore(
+                self._closed.finish(), final.open_transactions, concat_rows(self._forgotten)
+            ),
             empty_markers=others.empty_markers,
             producers=final.producers,
             anomalies=others.anomalies,
@@ -160,6 +163,8 @@ class PartitionStateBuilder:
         # A broker rejects a snapshot with the rest of an older one after its entries, and replays the log.
         is_rejected = snapshot_entries(self._task.partition.snapshots[offset].path) is None
         self._is_inexact = is_rejected and (self._is_inexact or len(final.open_transactions) > 0)
+        if not is_rejected:
+            self._forgotten.append(take_rows(final.open_transactions, _are_forgotten(final, loaded)))
         self._restart(offset, self._final_without_closed(boundary), loaded, loaded.producers)
 
     def _restart(self, offset: int, final: FinalReplay, known: Boundary, producers: ProducerStates) -> None:
@@ -174,9 +179,13 @@ class PartitionStateBuilder:
         known = _snapshot_boundary(self._task.partition, offset) if self._went_back else None
         if known is None or not len(final.producers):
             return None
-        ongoing = known.producers["producer_id"][known.producers["current_txn_first_offset"] >= 0]
-        forgotten = ~np.isin(final.open_transactions["producer_id"], ongoing)
-        return known if forgotten.any() or not len(known.producers) else None
+        return known if _are_forgotten(final, known).any() or not len(known.producers) else None
+
+
+def _are_forgotten(final: FinalReplay, known: Boundary) -> BoolArray:
+    """Return which open transactions of the replay a snapshot at the same offset does not have."""
+    ongoing = known.producers["producer_id"][known.producers["current_txn_first_offset"] >= 0]
+    return ~np.isin(final.open_transactions["producer_id"], ongoing)
 
 
 def _cleaned_to(partition: Partition, log: LogSummary) -> int:

@@ -9,7 +9,7 @@ to the earliest one of another producer. These two represent all transactions af
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 
@@ -55,10 +55,13 @@ class TransactionStore:
     Attributes:
         closed: TRANSACTION records with a marker, sorted by marker offset.
         opened: TRANSACTION records without a marker, sorted by first offset.
+        forgotten: TRANSACTION records of open transactions that a broker forgot, because it loaded the log when the
+            topic had message format 0 or 1. They block nothing and are not among the others.
     """
 
     closed: SortedRows
     opened: TransactionArray
+    forgotten: TransactionArray = field(default_factory=lambda: NO_TRANSACTIONS)
 
     def __len__(self) -> int:
         return len(self.closed) + len(self.opened)
@@ -77,6 +80,17 @@ class TransactionStore:
         for number in range(int(np.searchsorted(self.closed.last_keys, offset)), self.closed.page_count):
             yield self.closed.read(number)
         yield self.opened
+
+    def forgotten_at(self, producer_id: int, first_offset: int, last_offset: int) -> np.void | None:
+        """Return the forgotten transaction that a batch of a producer is in, None if it is in none."""
+        rows = self.forgotten
+        indexes = np.flatnonzero(
+            (rows["producer_id"] == producer_id)
+            & (rows["first_offset"] <= last_offset)
+            & (rows["last_offset"] >= first_offset)
+        )
+        transaction: np.void | None = rows[indexes[0]] if len(indexes) else None
+        return transaction
 
     def pages(self) -> Iterator[TransactionPage]:
         """Yield the pages of closed transactions, then one page of open transactions, even if there are none."""

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.explain.offset_explainer import OffsetExplainer
+from kforensics.forensics.explain.offset_story import OffsetStory, RecordStatus
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_files import partitions_of
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -41,6 +43,11 @@ def state_of(place: Path) -> PartitionState:
     return examine(partition, Rules(NOW))
 
 
+def story_of(place: Path, offset: int) -> OffsetStory:
+    """Return the explanation of an offset of the partition in a folder."""
+    return OffsetExplainer(state_of(place)).story(offset)
+
+
 def lso(state: PartitionState) -> tuple[int, int]:
     stable = stable_offset(state)
     return stable.lowest, stable.last_stable_offset
@@ -66,6 +73,27 @@ def test_an_empty_snapshot_that_brokers_reject_leaves_a_range(tmp_path: Path) ->
 def test_an_empty_snapshot_of_a_log_that_never_went_back_changes_nothing(tmp_path: Path) -> None:
     place = forge(tmp_path, f"{OPEN}; plain @1; plain @2; {LATER}", clean_shutdown=False, snapshots={3: []})
     assert lso(state_of(place)) == (0, 0)
+
+
+def test_all_consumers_receive_what_a_broker_forgot(tmp_path: Path) -> None:
+    """As read_committed consumers of Kafka 2.8.2 and 3.3.2 did, also once the coordinator had aborted it."""
+    place = forged(tmp_path / "b", {3: snapshot_bytes([])})
+    forgotten = story_of(place, 0)
+    assert (forgotten.status, forgotten.read_committed) == (RecordStatus.VISIBLE, True)
+    assert "the transaction of producer 1 from offset 0, which the broker forgot" in forgotten.why
+    runs = list(OffsetExplainer(state_of(place)).runs(0, 5))
+    assert [(run.first_offset, run.last_offset, run.story.status) for run in runs] == [
+        (0, 0, RecordStatus.VISIBLE),
+        (1, 4, RecordStatus.VISIBLE),
+    ]
+
+
+@pytest.mark.parametrize("snapshots", [{}, {3: snapshot_bytes([]) + bytes(46)}])
+def test_what_no_broker_is_sure_to_have_forgotten_is_undecided(
+    snapshots: dict[int, bytes | None], tmp_path: Path
+) -> None:
+    story = story_of(forged(tmp_path / "b", snapshots), 0)
+    assert (story.status, story.read_committed) == (RecordStatus.UNDECIDED, False)
 
 
 @pytest.mark.parametrize("emptied", [False, True])
