@@ -251,7 +251,7 @@ available bool whether the log of the partition is among the files
 OF_GROUPS = parse_columns("""
 group string group
 type string classic, consumer, share or streams
-state string Stable, Empty, Assigning, Reconciling or Dead, by its records; Dead for a group that was removed
+state string Stable, Empty, NotReady, Assigning, Reconciling or Dead, by its records; Dead for a group that was removed
 generation int32 generation of a classic group, epoch of another; null if no record shows it
 protocol string assignor of a classic group; null if there is none
 members int32 members

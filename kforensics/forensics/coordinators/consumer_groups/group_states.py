@@ -24,16 +24,19 @@ from kforensics.parsers.messages.internal_records import decode_record
 __all__ = ["CLASSIC", "GroupRecord", "GroupState", "GroupStates"]
 
 CLASSIC: Final = "classic"
+STREAMS: Final = "streams"
 CLASSIC_TYPE = 2
 # The types of the records with the epoch of a group, and of those with one of its members.
-EPOCH_TYPES: Final = {3: "consumer", 11: "share", 17: "streams"}
-MEMBER_TYPES: Final = {5: "consumer", 10: "share", 19: "streams"}
+EPOCH_TYPES: Final = {3: "consumer", 11: "share", 17: STREAMS}
+MEMBER_TYPES: Final = {5: "consumer", 10: "share", 19: STREAMS}
 # Those with the epoch of the target assignment, and those with what a member has of it.
-TARGET_TYPES: Final = {6: "consumer", 12: "share", 20: "streams"}
-CURRENT_TYPES: Final = {8: "consumer", 14: "share", 22: "streams"}
-KINDS: Final = EPOCH_TYPES | MEMBER_TYPES | TARGET_TYPES | CURRENT_TYPES
+TARGET_TYPES: Final = {6: "consumer", 12: "share", 20: STREAMS}
+CURRENT_TYPES: Final = {8: "consumer", 14: "share", 22: STREAMS}
+# That with the topology of a group.
+TOPOLOGY_TYPES: Final = {23: STREAMS}
+KINDS: Final = EPOCH_TYPES | MEMBER_TYPES | TARGET_TYPES | CURRENT_TYPES | TOPOLOGY_TYPES
 # ``MemberState.STABLE``, which streams groups count differently.
-SETTLED: Final = {"consumer": 0, "share": 0, "streams": 1}
+SETTLED: Final = {"consumer": 0, "share": 0, STREAMS: 1}
 STATE_TYPES: Final = (CLASSIC_TYPE, *KINDS)
 ValueT = TypeVar("ValueT")
 # What a member may read: in a classic group as its assignor wrote it, else topic ids with partitions.
@@ -75,6 +78,9 @@ class GroupState(NamedTuple):
         hosts: from where each member joined, by member id.
         assignments: what each member of a classic or consumer group may read, by member id, as far as it is known.
         moved: offset of the last record that changes the generation or what a member may read, -1 if none does.
+        topology_epoch: epoch of the topology of a streams group, -1 if it has none.
+        validated_epoch: that of the topology for which all source topics were there, -1 if some were missing; None for
+            other groups, and for streams groups whose coordinator is of 4.1, which does not write it.
     """
 
     kind: str
@@ -90,12 +96,14 @@ class GroupState(NamedTuple):
     hosts: dict[str, str] = {}  # noqa: RUF012
     assignments: dict[str, Assignment] = {}  # noqa: RUF012
     moved: int = NONE
+    topology_epoch: int = NONE
+    validated_epoch: int | None = None
 
     @property
     def name(self) -> str:
         """The state as Kafka's tools write it; of a classic group that of its last complete generation.
 
-        Rule: ``ConsumerGroup.maybeUpdateGroupState``.
+        Rules: ``ConsumerGroup.maybeUpdateGroupState``, ``StreamsGroup.maybeUpdateGroupState``.
         """
         if self.removed_in is not None:
             return "Dead"
@@ -103,6 +111,8 @@ class GroupState(NamedTuple):
             return "Empty"
         if self.kind in (CLASSIC, "share"):
             return "Stable"
+        if self.validated_epoch is not None and not 0 <= self.validated_epoch == self.topology_epoch:
+            return "NotReady"
         if self.generation > self.target_epoch:
             return "Assigning"
         is_settled = all(self.member_epochs.get(member) == self.target_epoch for member in self.members)
@@ -219,8 +229,22 @@ def _changed(
     if value is None:
         return None
     if type_id in EPOCH_TYPES:
+        validated = _validated_epoch(state, value) if kind == STREAMS else None
+        state = state._replace(validated_epoch=validated)
         return state._replace(generation=value["epoch"], removed_in=None, moved=record.offset)
-    return state._replace(target_epoch=value["assignmentEpoch"])
+    is_target = type_id in TARGET_TYPES
+    changed = {"target_epoch": value["assignmentEpoch"]} if is_target else {"topology_epoch": value["epoch"]}
+    return state._replace(**changed)
+
+
+def _validated_epoch(state: GroupState, value: dict[str, Any]) -> int | None:
+    """Return the epoch of the validated topology of a streams group, None if its coordinator does not write it.
+
+    From 4.2 on each record has the configuration of the assignor as well; an epoch of -1 is left out.
+    """
+    validated = int(value["validatedTopologyEpoch"])
+    is_known = validated != NONE or value["lastAssignmentConfigs"] or state.validated_epoch is not None
+    return validated if is_known else None
 
 
 def _with_member(state: GroupState, record: GroupRecord, member: str, value: dict[str, Any] | None) -> GroupState:
