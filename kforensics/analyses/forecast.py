@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import TypeAlias
 
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
-from kforensics.forensics.forecast.cluster_ids import foreign_cluster_ids
+from kforensics.forensics.forecast.cluster_ids import ForeignClusterId, foreign_cluster_ids
 from kforensics.forensics.forecast.effects import OTHER_CLUSTER, Effect
 from kforensics.forensics.forecast.elections import Candidate, candidates
 from kforensics.forensics.forecast.identity import unnamed_ids
@@ -34,6 +36,8 @@ LEVELS = 2
 OF_FILE_SYSTEMS = ("lost+found",)
 # The oldest release with ZooKeeper whose starts were recorded.
 OLDEST_WITH_ZOOKEEPER = (2, 8)
+# Cluster id, node id and the folder of its copy; None for log directories that name none of these.
+_Broker: TypeAlias = tuple[str | None, int | None, str | None] | None
 NO_LOG_DIRECTORY = "there is no log directory at {}; name the directories in log.dirs of the broker"
 
 
@@ -78,36 +82,24 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         InputError: one cannot be read.
     """
     directories = _all_log_directories(paths)
-    brokers: dict[object, list[str]] = {}
-    unnamed: list[str] = []
     metas = {directory: read_identity(directory) for directory in _once(directories)}
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
     if release is not None and any(meta.version > 0 or _has_metadata(path) for path, meta in identities.items()):
         _require_known(release)
     # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
     are_named = {path.rstrip("/") for path in paths} >= metas.keys()
-    copies = {} if are_named else _copies(identities)
     foreign = {each.path: each for each in foreign_cluster_ids(identities)}
-    for directory, meta in metas.items():
-        if meta is None:
-            unnamed.append(directory)
-            continue
-        # A log directory beside the one with the metadata log is of the same broker, whatever cluster it names.
-        beside = foreign.get(directory)
-        is_same_node = beside is not None and identities[beside.other].node_id == meta.node_id
-        cluster_id = beside.expected if beside is not None and is_same_node else meta.cluster_id
-        brokers.setdefault((cluster_id, meta.node_id, copies.get(directory)), []).append(directory)
-    if len(brokers) == 1:
-        next(iter(brokers.values())).extend(unnamed)
-    elif unnamed:
-        brokers[None] = unnamed
+    brokers = _by_broker(metas, foreign, {} if are_named else _copies(identities))
     meter = watcher()
     sizes = [_folder_sizes(directories) if meter.is_shown else {} for directories in brokers.values()]
     for expected in sizes:
         meter.expect(expected)
-    for directories, folders in zip(brokers.values(), sizes, strict=True):
-        forecast = forecast_start(directories, release, on_loaded=meter.finish)
-        forecast = forecast if are_named else _with_emptied(forecast, directories, identities, release)
+    metadata = {directory: f"{directory}/{METADATA_FOLDER}" for directory in metas if _has_metadata(directory)}
+    for (broker, directories), folders in zip(brokers.items(), sizes, strict=True):
+        others = _others_of_cluster(broker, brokers, metadata)
+        start = partial(forecast_start, release=release, other_metadata=others)
+        forecast = start(directories, on_loaded=meter.finish)
+        forecast = forecast if are_named else _with_emptied(forecast, directories, identities, start)
         if forecast.outcome == STARTS:
             messages = [each for path in directories if (each := foreign.get(path))]
             forecast.effects += (Effect(OTHER_CLUSTER, each.message, path=f"{each.path}/{META}") for each in messages)
@@ -116,8 +108,59 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
         yield forecast
 
 
+def _by_broker(
+    metas: Mapping[str, MetaProperties | None], foreign: Mapping[str, ForeignClusterId], copies: Mapping[str, str]
+) -> dict[_Broker, list[str]]:
+    """Return log directories by broker.
+
+    Args:
+        metas: log directories with their identities.
+        foreign: those that name another cluster than the metadata log does.
+        copies: the folder of its copy by log directory.
+    """
+    brokers: dict[_Broker, list[str]] = {}
+    unnamed: list[str] = []
+    for directory, meta in metas.items():
+        if meta is None:
+            unnamed.append(directory)
+            continue
+        # A log directory beside the one with the metadata log is of the same broker, whatever cluster it names.
+        beside = foreign.get(directory)
+        other = None if beside is None else metas[beside.other]
+        is_same_node = other is not None and other.node_id == meta.node_id
+        cluster_id = beside.expected if beside is not None and is_same_node else meta.cluster_id
+        brokers.setdefault((cluster_id, meta.node_id, copies.get(directory)), []).append(directory)
+    if len(brokers) == 1:
+        next(iter(brokers.values())).extend(unnamed)
+    elif unnamed:
+        brokers[None] = unnamed
+    return brokers
+
+
+def _others_of_cluster(broker: _Broker, brokers: Mapping[_Broker, list[str]], metadata: Mapping[str, str]) -> list[str]:
+    """Return the folders of the metadata logs of the other nodes in a copy of a cluster.
+
+    Args:
+        broker: the broker.
+        brokers: the log directories of all brokers.
+        metadata: the folders by log directory.
+    """
+    if broker is None:
+        return []
+    cluster_id, _, copy = broker
+    others = (
+        each
+        for other, each in brokers.items()
+        if other is not None and other != broker and other[::2] == (cluster_id, copy)
+    )
+    return [metadata[directory] for directories in others for directory in directories if directory in metadata]
+
+
 def _with_emptied(
-    forecast: BrokerForecast, directories: Sequence[str], identities: Mapping[str, MetaProperties], release: str | None
+    forecast: BrokerForecast,
+    directories: Sequence[str],
+    identities: Mapping[str, MetaProperties],
+    start: Callable[[Sequence[str]], BrokerForecast],
 ) -> BrokerForecast:
     """Return the forecast with the log directory that has been emptied, as when its disk is not mounted, if one was.
 
@@ -129,7 +172,7 @@ def _with_emptied(
     parents = {path.rpartition("/")[0] for path in directories if "/" in path}
     beside = (entry for parent in sorted(parents) for entry in folders_of(parent).children(parent))
     empty = [each.path for each in beside if each.is_folder and each.name not in OF_FILE_SYSTEMS and _is_empty(each)]
-    return forecast_start([*directories, *empty], release) if len(empty) == 1 else forecast
+    return start([*directories, *empty]) if len(empty) == 1 else forecast
 
 
 def _is_empty(folder: Entry) -> bool:

@@ -93,6 +93,7 @@ class LoadedMetadata:
         controllers: directory ids of the controllers by node id; None with a static quorum, which has none.
         versions: the highest version of the records of each type, in the order in which they are first read.
         removed: when topics were deleted, in ms by topic id; those of before the snapshot are not known.
+        reach: leader epoch of the last record, and the offset after it.
     """
 
     folder: str = ""
@@ -103,6 +104,7 @@ class LoadedMetadata:
     controllers: dict[int, str | None] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
+    reach: tuple[int, int] = (-1, 0)
 
     @property
     def directories(self) -> dict[str, int]:
@@ -172,6 +174,7 @@ def load_metadata(folder: str, node_id: int | None, *, clears_state: bool = Fals
         if fault is not None:
             raise LoadRefusedError(RUNTIME, fault, replay.path)
     metadata.image, metadata.versions, metadata.removed = replay.image, replay.versions, replay.removed
+    metadata.reach = replay.epoch, replay.offset
     metadata.controllers = dict.fromkeys(voters or ())
     if voters is None:
         metadata.controllers = {voter["voterId"]: voter.get("voterDirectoryId") for voter in replay.voters}

@@ -14,6 +14,7 @@ from kforensics.forensics.forecast.identity import (
     unnamed_directories,
     zookeeper_fault,
 )
+from kforensics.forensics.forecast.later_metadata import caught_up
 from kforensics.forensics.forecast.log_directory import (
     META,
     METADATA_FOLDER,
@@ -66,6 +67,7 @@ def forecast_start(
     *,
     loads_logs: bool = True,
     on_loaded: Callable[[str], object] = str,
+    other_metadata: Sequence[str] = (),
 ) -> BrokerForecast:
     """Return what the next start of a broker does to its log directories.
 
@@ -75,12 +77,14 @@ def forecast_start(
             that is known.
         loads_logs: whether to forecast the load of each log, which reads it.
         on_loaded: takes the folder of each log whose load was forecast.
+        other_metadata: folders of the metadata logs of other nodes of its cluster.
 
     Raises:
         InputError: one cannot be read.
     """
     forecast = BrokerForecast(list(paths), release=None if release is None else release_numbers(release))
-    start = _Start([read_log_directory(path) for path in paths], forecast, loads_logs, on_loaded)
+    directories = [read_log_directory(path) for path in paths]
+    start = _Start(directories, forecast, loads_logs, on_loaded, other_metadata=other_metadata)
     start.run()
     return start.forecast
 
@@ -91,6 +95,7 @@ class _Start:
     forecast: BrokerForecast
     loads_logs: bool = True
     on_loaded: Callable[[str], object] = str
+    other_metadata: Sequence[str] = ()
     loads: list[tuple[LogDirectory, PartitionForecast, PartitionFolder]] = field(default_factory=list)
     offline: set[str] = field(default_factory=set)
     log_dirs: list[LogDirectory] = field(init=False)  # without one that only metadata.log.dir names
@@ -206,11 +211,15 @@ class _Start:
         registered = metadata.image.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
         if self.forecast.release is None and registered is not None:
             self.forecast.release = registered_release(registered)
-        return (
+        refusal = (
             unreadable_metadata(metadata, self.forecast.release, self.forecast.node_id)
             or (voters_fault(metadata) if self.is_before(STATE_KEPT_SINCE) else None)
             or registration_fault(self.directories, metadata)
         )
+        if refusal is not None:
+            return refusal
+        self.forecast.metadata = caught_up(metadata, self.forecast.node_id, self.other_metadata)
+        return unreadable_metadata(self.forecast.metadata, self.forecast.release, self.forecast.node_id)
 
     def _leave_open(self, path: str) -> None:
         self.forecast.outcome = NOT_KNOWN
