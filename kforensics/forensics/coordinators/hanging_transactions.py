@@ -30,6 +30,7 @@ from kforensics.forensics.coordinators.deadlines import (
     shown_until,
 )
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
+from kforensics.forensics.coordinators.refused_markers import RAISE_FORMAT
 from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET
 from kforensics.forensics.coordinators.transactions.marker_roles import decisions_covered
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
@@ -41,9 +42,11 @@ from kforensics.parsers.format.array_types import BoolArray, IntArray
 __all__ = [
     "Hanging",
     "ends_before",
+    "first_step",
     "follow_copy",
     "hanging_transactions",
     "have_all",
+    "have_refused_marker",
     "longest_timeouts",
     "may_lack_markers",
     "surely_idle_times",
@@ -79,11 +82,35 @@ def hanging_transactions(
     may_hang &= ~open_transactions["precedes_damage"] & ~_lacks_records(cluster, open_transactions, ids)
     is_certain = may_hang & _is_in_coordinator_log(cluster, partition, open_transactions, ids)
     is_certain &= _has_all_markers(cluster, partition, open_transactions, ids)
+    is_certain |= may_hang & have_refused_marker(cluster, partition, open_transactions)
     orphaned = is_orphaned(cluster, ids)
     is_certain |= may_hang & orphaned
     is_old = _are_older(cluster, partition, open_transactions, ids)
     is_old &= ~may_lack_markers(cluster, partition, ids) & ~follow_copy(cluster, partition, open_transactions, ids)
     return Hanging(is_certain | (may_hang & is_old), is_certain, orphaned)
+
+
+def have_refused_marker(cluster: Cluster, partition: int, open_transactions: OpenTransactionArray) -> BoolArray:
+    """Return which open transactions are complete for their coordinator, and had their marker refused.
+
+    Args:
+        cluster: the cluster.
+        partition: number of their partition.
+        open_transactions: OPEN_TRANSACTION records.
+    """
+    old_format, join = cluster.marker_join.by_partition[partition].old_format, cluster.marker_join
+    if old_format is None:
+        return np.zeros(len(open_transactions), bool)
+    listed = join.transaction_partitions
+    missing = listed[(listed["partition"] == partition) & (listed["marker_status"] == MarkerStatus.MISSING)]
+    ended = cluster.coordinators.transactions["producer_id"][missing["transaction"]]
+    refused: BoolArray = old_format.are_data(open_transactions["first_offset"])
+    return refused & np.isin(open_transactions["producer_id"], ended)
+
+
+def first_step(cluster: Cluster, partition: int, transaction: OpenTransactionArray) -> str:
+    """Return what to do before a hanging transaction can be aborted, as a sentence with a space; empty if nothing."""
+    return RAISE_FORMAT if have_refused_marker(cluster, partition, transaction).any() else ""
 
 
 def may_lack_markers(cluster: Cluster, partition: int, ids: IntArray) -> BoolArray:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
+from kforensics.forensics.coordinators.refused_markers import OldFormat
 from kforensics.forensics.coordinators.time_coverage import TimeCoverage
 from kforensics.forensics.core.packed_rows import RowPacker, StructRows, column_at, search_column, with_column
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
@@ -114,6 +115,7 @@ class PartitionMarkers:
         topic_id: from ``partition.metadata``, None if unknown.
         epoch_starts: its leader epochs with their start offsets.
         earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
+        old_format: what its leader may have refused markers of, in message format 0 or 1; None if it has refused none.
         times: oldest and newest time of its log, None if its beginning is gone: :func:`.times_since_creation`.
         standing: its standing among the replicas of the partition.
     """
@@ -134,6 +136,7 @@ class PartitionMarkers:
     topic_id: str | None = None
     epoch_starts: EpochStarts = ()
     earlier_start: EarlierStart | None = None
+    old_format: OldFormat | None = None
     times: tuple[int, int] | None = None
     standing: Standing = NO_STANDING
 
@@ -175,6 +178,7 @@ class PartitionMarkers:
             topic_id=state.partition.topic_id,
             epoch_starts=starts,
             earlier_start=state.earlier_start,
+            old_format=OldFormat.of(state, markers, coverage),
             times=times_since_creation(state),
             standing=Standing.of(state),
         )

@@ -28,13 +28,14 @@ from kforensics.forensics.coordinators.deadlines import (
 )
 from kforensics.forensics.coordinators.hanging_transactions import (
     ends_before,
+    first_step,
     follow_copy,
     hanging_transactions,
     longest_timeouts,
     may_lack_markers,
     surely_idle_times,
 )
-from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, TransactionMarkerArray
+from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
 from kforensics.forensics.core.commands import ABORT, DESCRIBE, FIND_HANGING, TERMINATE
 from kforensics.forensics.core.findings import Finding, Severity
@@ -120,8 +121,8 @@ REMEDIES = {
         f"with {ABORT}."
     ),
     "hanging": (
-        f"No coordinator waits for it, so it will never end. Confirm with {FIND_HANGING}; if it is listed, end it with "
-        f"{ABORT}."
+        f"No coordinator waits for it, so it will never end. {{first}}Confirm with {FIND_HANGING}; if it is listed, "
+        f"end it with {ABORT}."
     ),
 }
 # Codes of findings about open transactions, with a sentence to append to the remedy.
@@ -208,11 +209,11 @@ class CoordinatorRemedies:
         markers = self.cluster.marker_join.markers
         ended = markers[(markers["partition"] == partition) & (markers["first_offset"] == finding.first_offset)]
         if len(ended):
-            values = {"state": _outcome(ended[0]), "offset": str(int(ended[0]["marker_offset"]))}
+            outcome = "ABORT" if ended["outcome"][0] == TransactionOutcome.ABORTED else "COMMIT"
+            values = {"state": outcome, "offset": str(int(ended[0]["marker_offset"]))}
             return _Situation("ended", "another replica has its marker", values, self._name(finding), Severity.WARNING)
         replica = self.cluster.marker_join.by_partition[partition]
-        transactions = replica.open_transactions
-        transactions = transactions[transactions["first_offset"] == finding.first_offset]
+        transactions = replica.open_transactions[replica.open_transactions["first_offset"] == finding.first_offset]
         if len(transactions) == 1:
             return self._situation_of(partition, transactions)
         if finding.first_offset is None or not replica.has_passed(np.array([finding.first_offset]))[0]:
@@ -239,14 +240,15 @@ class CoordinatorRemedies:
                 phrase = "unknown, the coordinators' logs may end before it"
                 return _Situation("too early", phrase, {}, limit=Severity.WARNING)
             hangs = cluster.has_all_coordinators and is_late and not lags
-            return _Situation("hanging", "no, no coordinator knows its producer", {}) if hangs else None
+            return _Situation("hanging", "no, no coordinator knows its producer", {"first": ""}) if hangs else None
         name = cluster.coordinators.name(int(ids[0]))
         if is_awaited(cluster, partition, transaction, ids)[0]:
             began = self._later_begin(int(ids[0]), int(transaction["last_time"][0]))
             if not (lags and began):  # a replica that lags does not have the data of this transaction yet
                 return self._awaited(int(ids[0]))._replace(began=began)
         elif hanging_transactions(cluster, partition, transaction, ids).hangs[0]:
-            return _Situation("hanging", "no, its coordinator does not wait for this partition", {}, name)
+            first = {"first": first_step(cluster, partition, transaction)}
+            return _Situation("hanging", "no, its coordinator does not wait for this partition", first, name)
         if self._was_committed_elsewhere(partition, int(ids[0]), transaction):
             phrase = "no, its coordinator has committed it without this partition"
             return _Situation("skipped", phrase, {}, name, limit=Severity.WARNING)
@@ -394,7 +396,3 @@ def _dated(finding: Finding, situation: _Situation) -> str:
         return f"{message} That is by its coordinator: its records have older timestamps."
     begun = f"Its coordinator has it as begun at {format_time(situation.began)}"
     return f"{finding.message} {begun}: its records have older timestamps."
-
-
-def _outcome(marker: TransactionMarkerArray) -> str:
-    return "ABORT" if marker["outcome"] == TransactionOutcome.ABORTED else "COMMIT"

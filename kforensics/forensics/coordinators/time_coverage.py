@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
+from kforensics.forensics.coordinators.refused_markers import may_have_refused
 from kforensics.forensics.core.election import DatedEpochs
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
@@ -20,7 +21,6 @@ from kforensics.forensics.core.rules import FIRST_KAFKA_MS
 from kforensics.forensics.partition.epoch_starts import EpochStarts
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
-from kforensics.forensics.partition.log_summary import goes_back
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 
@@ -140,12 +140,9 @@ def _start(state: PartitionState, markers: StructRows) -> int:
 
     That is the time of the first marker from which on no record can be missing. An offset gap that no cleaner made does
     not count: its markers are lost in this copy. In a log fetched from a leader that had compacted it, they may be
-    missing anywhere. While a topic has message format 0 or 1, brokers append no markers, and coordinators take that for
-    done. Rule: ``KafkaApis.handleWriteTxnMarkersRequest``, ``TransactionMarkerRequestCompletionHandler`` up to 3.9.
+    missing anywhere. While a topic has message format 0 or 1, brokers append no markers: :mod:`.refused_markers`.
     """
-    if state.log.ends_in_old_format or goes_back(state.log):
-        return NEVER
-    if _was_cleaned_elsewhere(state):
+    if may_have_refused(state.log) or _was_cleaned_elsewhere(state):
         return NEVER
     if state.is_complete and state.first_complete_offset == 0:
         return ALWAYS

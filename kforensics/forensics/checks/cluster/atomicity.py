@@ -12,10 +12,11 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.checks.cluster.missing_marker_causes import DELETED_AT, missing_marker_cause
+from kforensics.forensics.checks.cluster.missing_marker_causes import DELETED_AT, missing_marker_cause, refused_data
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, marker_row
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.deadlines import is_awaited
+from kforensics.forensics.coordinators.hanging_transactions import first_step
 from kforensics.forensics.coordinators.partition_markers import OpenTransactionArray, PartitionMarkers
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.skipped_markers import are_skipped
@@ -67,9 +68,10 @@ CODES = by_name(
         ),
         benign=(
             "The topic was deleted and recreated. The log was truncated after an unclean election. The partition had "
-            "no leader when the coordinator sent the markers: coordinators skip such partitions. This replica was "
-            "copied before the marker arrived, or lags. It was down for longer than delete.retention.ms, and the "
-            "leader had cleaned the marker by then."
+            "no leader when the coordinator sent the markers: coordinators skip such partitions. The topic was set to "
+            "an older message format, in which its leader refused the marker. This replica was copied before the "
+            "marker arrived, or lags. It was down for longer than delete.retention.ms, and the leader had cleaned the "
+            "marker by then."
         ),
     ),
     Code(
@@ -98,6 +100,11 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
 
 
 DELETED_REMEDY = "Nothing is to be done here: what the transaction wrote to the deleted topic went with it."
+FORGOTTEN_COMMIT = "No action: read_committed consumers receive what was committed, only later than elsewhere."
+FORGOTTEN_ABORT = (
+    "Repair it in the application: no marker can hide this data again, and read_committed consumers receive it as "
+    "if it had been committed."
+)
 DECISION_FIELDS = (
     *("id", "producer_id", "data_epoch", "marker_epoch", "status", "is_superseded", "start", "decided", "completed"),
 )
@@ -165,6 +172,14 @@ def _decision(row: Row) -> str:
 
 
 def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
+    """Return the finding for a partition without the marker of a completed transaction."""
+    refused = refused_data(cluster.marker_join.by_partition[row["partition"]], row)
+    if refused is not None and refused["is_forgotten"]:
+        return _forgotten(cluster, row, (int(refused["first_offset"]), int(refused["last_offset"])))
+    return _unended(cluster, row, is_refused=refused is not None)
+
+
+def _unended(cluster: Cluster, row: Row, *, is_refused: bool) -> PlacedFinding:
     """Return the finding for a partition without the marker of a completed transaction.
 
     A marker, append time or election from well after its completion proves that the copied log extends beyond it. If no
@@ -175,7 +190,7 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
     is_known = row["completed"] != NO_TIME
     decided, completed = (np.array([row[name]], "i8") for name in ("decided", "completed"))
     has_later = is_known and markers.coverage.seen_until > row["completed"] + rules.clock_skew_ms
-    is_covered = has_later or bool(are_skipped(markers, decided, completed, rules)[0])
+    is_covered = has_later or is_refused or bool(are_skipped(markers, decided, completed, rules)[0])
     is_old = is_known and rules.as_of_ms - row["completed"] > rules.max_txn_timeout_ms
     transaction = _open_data(markers, row)
     opened = None if transaction is None else int(transaction["first_offset"])
@@ -207,6 +222,26 @@ def _missing(cluster: Cluster, row: Row) -> PlacedFinding:
             f"topic deleted and recreated: {cause.deletion}",
         ),
         remedy=DELETED_REMEDY if is_gone else _remedy(cluster, row, transaction),
+    )
+
+
+def _forgotten(cluster: Cluster, row: Row, offsets: tuple[int, int]) -> PlacedFinding:
+    """Return the finding for a transaction whose data all consumers receive, because a broker forgot it while open."""
+    markers, is_commit = cluster.marker_join.by_partition[row["partition"]], row["status"] == State.COMPLETE_COMMIT
+    cause = missing_marker_cause(cluster, markers, row, is_open=False)
+    decision = "as its coordinator decided" if is_commit else "although it was aborted"
+    return cluster.at_partition(
+        row["partition"],
+        CODES["atomicity-marker-missing"],
+        f"{cause.sentence} A broker forgot the transaction when it loaded the log, so read_committed consumers "
+        f"receive its data at {format_offsets(*offsets)}, {decision}.",
+        offsets=offsets,
+        producer=(row["producer_id"], row["marker_epoch"]),
+        severity=Severity.INFO if is_commit else Severity.ERROR,
+        evidence={"transactional_id": cluster.id_name(row), "completed_ms": row["completed"], "open_from": None},
+        exactness=Exactness.EXACT if row["is_exact"] else Exactness.APPROXIMATE,
+        benign=(f"marker of another transaction of the same epoch: {'no' if row['is_exact'] else 'possible'}",),
+        remedy=FORGOTTEN_COMMIT if is_commit else FORGOTTEN_ABORT,
     )
 
 
@@ -246,7 +281,8 @@ def _remedy(cluster: Cluster, row: Row, transaction: OpenTransactionArray | None
             "Do not abort it: a later transaction of the same producer is open in this partition and its coordinator "
             f"will end both, with the outcome of the later one. Check its state with {DESCRIBE}."
         )
-    end = f"Confirm that it hangs with {FIND_HANGING}; if it is listed, end it with {ABORT}"
+    first = first_step(cluster, row["partition"], opened)
+    end = f"{first}Confirm that it hangs with {FIND_HANGING}; if it is listed, end it with {ABORT}"
     if not is_commit:
         return f"No coordinator sends the marker again, and the decision was to abort. {end}."
     folder = cluster.marker_join.by_partition[row["partition"]].path(int(transaction["segment"])) or ""

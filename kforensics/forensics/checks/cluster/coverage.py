@@ -52,6 +52,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
         unknown = unknown_outcomes[unknown_outcomes["marker_status"] == status]
         transactions = cluster.coordinators.transactions[unknown["transaction"]]
         more = {"transaction_count": unknown["count"], "partition": unknown["partition"]}
+        more["marker_status"] = unknown["marker_status"]
         yield from first_n_placed(transactions, partial(_unverifiable, cluster, reason), **more)
     yield from _without_output(cluster)
     yield from _clocks(cluster)
@@ -65,7 +66,15 @@ _REASONS = {
 }
 
 
+OLD_FORMAT = (
+    "its topic has had message format 0 or 1, in which leaders refuse markers, and coordinators take that for done"
+)
+
+
 def _unverifiable(cluster: Cluster, reason: str, row: Row) -> PlacedFinding:
+    replica = cluster.marker_join.by_partition.get(row["partition"])
+    if row["marker_status"] == MarkerStatus.NOT_COVERED and replica is not None and replica.old_format is not None:
+        reason = OLD_FORMAT
     return cluster.at_coordinator(
         row,
         CODES["atomicity-unverifiable"],

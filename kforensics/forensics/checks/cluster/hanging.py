@@ -18,7 +18,9 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFi
 from kforensics.forensics.coordinators.coordinator_records import NONE, TRANSACTION_STATE, State
 from kforensics.forensics.coordinators.hanging_transactions import (
     ends_before,
+    first_step,
     hanging_transactions,
+    have_refused_marker,
     may_lack_markers,
     surely_idle_times,
 )
@@ -52,6 +54,7 @@ CODES = by_name(
         ),
     ),
 )
+SAVE_COMMITTED = "If its coordinator has committed it, save its data before, as atomicity-marker-missing says. "
 LATE_COMMIT = (
     "No action on the data: read_committed consumers have received it, only later than that in the other partitions of "
     "its transaction. See atomicity-marker-missing for why its own marker is missing."
@@ -86,6 +89,7 @@ def _still_open(cluster: Cluster, partition: int, markers: PartitionMarkers) -> 
     more = {"id": ids[hangs], "is_certain": is_certain[hangs], "is_orphaned": is_orphaned[hangs]}
     yield from first_n_placed(rows[hangs], partial(_hangs, cluster, partition), **more)
     follows_marker = hangs & (rows["previous_marker"] != NONE) & ~is_orphaned
+    follows_marker &= ~have_refused_marker(cluster, partition, rows)
     yield from first_n_placed(rows[follows_marker], partial(_late_write, cluster, partition), id=ids[follows_marker])
 
 
@@ -139,6 +143,8 @@ def _idle(milliseconds: int) -> str:
 
 def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
     earlier = "no" if row["is_certain"] else "only if earlier by the idle time"
+    opened = cluster.marker_join.by_partition[partition].open_transactions
+    first = first_step(cluster, partition, opened[opened["first_offset"] == row["first_offset"]])
     return cluster.at_partition(
         partition,
         SHARED_CODES["txn-hanging"],
@@ -154,7 +160,7 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
         benign=(f"coordinator's log copied earlier than this partition: {earlier}",),
-        remedy=NO_COORDINATOR if row["is_orphaned"] else None,
+        remedy=f"{first}{SAVE_COMMITTED}{NO_COORDINATOR}" if first else NO_COORDINATOR if row["is_orphaned"] else None,
     )
 
 

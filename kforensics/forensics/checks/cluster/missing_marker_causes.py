@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kforensics.forensics.coordinators.cluster_evidence import Cluster
-from kforensics.forensics.coordinators.coordinator_records import State
+from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.unclean_losses import unclean_losses
 from kforensics.forensics.core.election import NO_LEADER, Election, unclean_phrase
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
+from kforensics.parsers.format.array_types import StructArray
 
-__all__ = ["DELETED_AT", "MissingMarkerCause", "missing_marker_cause"]
+__all__ = ["DELETED_AT", "MissingMarkerCause", "missing_marker_cause", "refused_data"]
 
 DELETED_AT = "deleted_at"
 
@@ -35,6 +36,13 @@ class MissingMarkerCause(NamedTuple):
     deletion: str = "not visible here"
 
 
+def refused_data(markers: PartitionMarkers, row: Row) -> StructArray | None:
+    """Return the data of a transaction whose marker its leader refused, as one UNENDED_DATA record; None if none."""
+    epoch = row["marker_epoch"] if row["data_epoch"] == NONE else row["data_epoch"]
+    data = None if markers.old_format is None else markers.old_format.data_of(row["producer_id"], epoch)
+    return data[0] if data is not None and len(data) else None
+
+
 def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> MissingMarkerCause:
     """Return why a marker is missing.
 
@@ -44,6 +52,11 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
     producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     completed = f"{State(row['status'])} at {format_time(row['completed'])}"
+    if refused_data(markers, row) is not None:
+        return MissingMarkerCause(
+            f"{partition} has no marker of {transaction} ({producer}, {completed}): batches of message format 0 or 1 "
+            "follow its data, so its leader refused the marker, which the coordinator took for done."
+        )
     begun = row["decided"] if row["start"] == NO_TIME else row["start"]
     if not is_open and (deleted := cluster.deleted_since(markers, begun)) is not None:
         return MissingMarkerCause(

@@ -16,6 +16,7 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, State, TopicPartition
 from kforensics.forensics.coordinators.partition_markers import TRANSACTION_MARKER, PartitionMarkers
+from kforensics.forensics.coordinators.refused_markers import are_refused
 from kforensics.forensics.coordinators.transactions.clock_differences import (
     backward_steps,
     clock_differences,
@@ -361,6 +362,9 @@ class _Join:
         has_data = self._has_unended_data((~covered | precedes) & ~has_marker & complete, by_partition)
         covered |= has_data
         is_elsewhere |= precedes & ~has_data
+        old_formats = {number: one.old_format for number, one in by_partition.items()}
+        candidates = complete & ~superseded & ~has_marker
+        refused = are_refused(old_formats, listed["partition"], candidates, self._column, self._skew_ms)
         cases = (
             (~np.isin(listed["partition"], list(by_partition)), MarkerStatus.NOT_SUPPLIED),
             (has_marker & ((outcomes != self._outcomes) | superseded), MarkerStatus.SPLIT),
@@ -368,6 +372,7 @@ class _Join:
             (has_marker, MarkerStatus.MATCHED),
             (superseded, MarkerStatus.UNSENT),
             (~complete, MarkerStatus.PENDING),
+            (refused, MarkerStatus.MISSING),
             (~covered | is_elsewhere, MarkerStatus.NOT_COVERED),
             (listed["marker_status"] == MarkerStatus.AMBIGUOUS, MarkerStatus.AMBIGUOUS),
         )
