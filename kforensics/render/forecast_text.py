@@ -173,6 +173,8 @@ def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
         offsets = ""
         if loaded is not None and partition.fate in ("served", "created"):
             offsets = f", log {loaded.log_start} to {loaded.log_end}, LSO {loaded.last_stable}"
+            if loaded.may_forget:
+                offsets += f", or {loaded.log_end} if the topic still has message format 0 or 1"
         yield printable(f"  {partition.name} afterwards: {partition.fate}{offsets}")
     if more := len(ordered) - len(shown):
         yield f"  … and {format_count(more, 'more partition')}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from kforensics.parsers.files.source import open_source
-from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.format.rows import Batch, Damage
 
 __all__ = [
     "DIRECTORY_LOST",
@@ -30,6 +31,8 @@ __all__ = [
     "unreadable_text",
 ]
 
+# It reads old message formats, and writes none.
+RELEASE_WITHOUT_OLD_FORMATS = 4
 # What an orderly start does, too: it deletes files that no log needs, and retention goes on.
 HOUSEKEEPING, RETENTION_DUE = "housekeeping", "retention-due"
 # What only ZooKeeper has, and the start depends on.
@@ -116,6 +119,8 @@ class LoadedLog:
         open_transactions: first offsets of the transactions that the broker takes for open, by producer id.
         producers: ids of the producers that it remembers.
         effects: what the load does.
+        may_forget: whether the broker forgets all producers, with their open transactions, if the topic still has
+            message format 0 or 1, which no file here shows: its log ends in it.
     """
 
     path: str
@@ -124,6 +129,18 @@ class LoadedLog:
     open_transactions: dict[int, int] = field(default_factory=dict)
     producers: set[int] = field(default_factory=set)
     effects: list[Effect] = field(default_factory=list)
+    may_forget: bool = False
+
+    def note_format(self, batches_since: Callable[[int], Iterable[Batch]], release: str) -> None:
+        """Set whether the broker may forget its open transactions. Rule: ``UnifiedLog.rebuildProducerState`` up to 3.9.
+
+        Args:
+            batches_since: returns the batches from an offset to the end of the log.
+            release: the release whose rules count.
+        """
+        if self.open_transactions and int(release.partition(".")[0]) < RELEASE_WITHOUT_OLD_FORMATS:
+            for batch in batches_since(min(self.open_transactions.values())):
+                self.may_forget = batch.is_legacy
 
     @property
     def last_stable(self) -> int:

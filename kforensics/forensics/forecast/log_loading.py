@@ -313,6 +313,7 @@ class _Load:
             kind = HOUSEKEEPING if offset <= loaded.log_start else "snapshot-dropped"
             self.add(kind, f"{offset:020}.snapshot is outside the log and is deleted", silent=True, path=path)
         self._replay(start if is_recovered else self._load_snapshot(loaded.log_start))
+        loaded.note_format(self._batches, self.release)
 
     def find_forgotten_aborts(self) -> None:
         """Find aborted transactions whose records read_committed consumers get; only in logs with transactions."""
