@@ -17,6 +17,7 @@ from kforensics.parsers.files.source import BytesSource
 from kforensics.parsers.format.rows import Batch
 from kforensics.parsers.log.batches import walk
 from tests.command import SAMPLES, dump, run
+from tests.forensics.moved_by_hand import move_by_hand
 from tests.test_audit_samples import DAY, MINUTE, truth_of
 
 BROKER = SAMPLES / "transactions-v2" / "broker-1"
@@ -262,6 +263,16 @@ def test_a_log_that_was_cleaned_after_the_cleaners_checkpoint_was_copied(topic: 
     running = alarming(found(broker, as_of_ms=as_of_ms), topic)
     assert running == alarming(found(SAMPLES / "compaction", as_of_ms=as_of_ms), topic)
     assert ended_in_order > running
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_a_compacted_partition_that_was_moved_to_another_log_directory_by_hand(node_id: int, tmp_path: Path) -> None:
+    """The cleaner checkpoint of the first one lists it still; that of another broker would show nothing."""
+    broker = move_by_hand("compact-0", Path(shutil.copytree(SAMPLES / "compaction" / "broker-1", tmp_path / "disk-1")))
+    meta = tmp_path / "disk-1" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", f"node.id={node_id}"))
+    rows = found(broker, as_of_ms=taken("compaction") + MINUTE)
+    assert alarming(rows, "compact") == (set() if node_id == 1 else {"segment-missing"})
 
 
 @pytest.mark.parametrize("name", ["open-0.bak", "open-0 (copy)", "open-0-old"])

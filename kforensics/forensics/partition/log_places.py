@@ -1,15 +1,17 @@
-"""Distinguishes a partition whose log is missing from one that moved to another log directory of its broker."""
+"""Recognizes partitions that moved to another log directory of their broker: nothing of them is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from kforensics.errors import InputError
+from kforensics.forensics.partition.log_dirs import CLEANER, LIVE, LogDir
 from kforensics.parsers.files.folders import folders_of
-from kforensics.parsers.files.log_names import parse_file_name
+from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name
 
-__all__ = ["LogPlace", "lists_log", "moved_away"]
+__all__ = ["LogPlace", "first_dirty_elsewhere", "lists_log", "moved_away", "partitions_in"]
 
 
 class LogPlace(NamedTuple):
@@ -60,7 +62,7 @@ def moved_away(places: Sequence[LogPlace]) -> set[int]:
 
 
 def _are_of_one_broker(
-    place: LogPlace, other: LogPlace, logs: Mapping[str | None, set[tuple[str | None, int | None]]]
+    place: LogPlace, other: LogPlace, logs: Mapping[str | None, AbstractSet[tuple[str | None, int | None]]]
 ) -> bool:
     """Return whether two log directories are those of one broker, and not two copies of one directory."""
     if place.log_dir == other.log_dir or place[:2] != other[:2]:
@@ -69,6 +71,48 @@ def _are_of_one_broker(
         return place.directory_id != other.directory_id
     parents = {(path or "").rstrip("/").rpartition("/")[0] for path in (place.log_dir, other.log_dir)}
     return len(parents) == 1 and logs.get(place.log_dir, set()).isdisjoint(logs[other.log_dir])
+
+
+def first_dirty_elsewhere(place: LogPlace, own: LogDir, log_dirs: Iterable[LogDir]) -> int | None:
+    """Return the first dirty offset of a log that was moved by hand from another log directory; None if none shows it.
+
+    Its entry in the cleaner checkpoint stays there. The cleaner goes on from it, because it reads the checkpoints of
+    all log directories. A broker that moves a log moves the entry, too.
+    Rules: ``LogCleanerManager.allCleanerCheckpoints``, ``LogCleanerManager.alterCheckpointDir``.
+
+    Args:
+        place: where the log is.
+        own: its log directory.
+        log_dirs: all log directories.
+    """
+    entries, broker, topic, number = own.checkpoints.get(CLEANER), place[:2], place.topic, place.partition
+    if place.broker_id is None or topic is None or number is None or entries is None or (topic, number) in entries:
+        return None
+    found = list[int]()
+    for other in log_dirs:
+        dirty = other.checkpoints.get(CLEANER, {}).get((topic, number))
+        if dirty is not None and (other.cluster_id, other.broker_id) == broker:
+            logs = {path: partitions_in(path, LIVE) for path in (own.path, other.path)}
+            left = LogPlace(*broker, other.path, other.directory_id, topic, number, has_log=False)
+            if (topic, number) not in logs[other.path] and _are_of_one_broker(place, left, logs):
+                found.append(dirty)
+    return max(found, default=None)
+
+
+def partitions_in(log_dir: str | None, state: str) -> set[tuple[str | None, int | None]]:
+    """Return the partitions whose folders in a log directory have a state; none if it cannot be listed.
+
+    Args:
+        log_dir: the log directory, None if it is unknown.
+        state: a state in the names of folders.
+    """
+    if log_dir is None:
+        return set()
+    try:
+        names = [parse_folder_name(child.name) for child in folders_of(log_dir).children(log_dir) if child.is_folder]
+    except InputError:
+        return set()
+    return {(name.topic, name.partition) for name in names if name is not None and name.state == state}
 
 
 def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:

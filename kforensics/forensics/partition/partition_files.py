@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
-from kforensics.errors import InputError, InputForbiddenError, InputMissingError
-from kforensics.forensics.partition.log_places import LogPlace, lists_log, moved_away
+from kforensics.errors import InputForbiddenError
+from kforensics.forensics.partition.log_dirs import (
+    CLEANER,
+    DELETED,
+    HIGH_WATERMARK,
+    LIVE,
+    LOG_START,
+    RECOVERY_POINT,
+    ROOT_FILES,
+    LogDir,
+    log_dir_of,
+    root_files,
+)
+from kforensics.forensics.partition.log_places import (
+    LogPlace,
+    first_dirty_elsewhere,
+    lists_log,
+    moved_away,
+    partitions_in,
+)
 from kforensics.forensics.partition.superseded_segments import without_deleted, without_earlier, without_superseded
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import ALWAYS_COMPACTED, CONSUMER_OFFSETS, parse_folder_name
-from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
-from kforensics.parsers.files.source import file_name, forbidden, open_source
-from kforensics.parsers.format.rows import Damage
+from kforensics.parsers.files.source import file_name, forbidden
 from kforensics.parsers.log.log_rows import Place
-from kforensics.parsers.state.text_checkpoint import OffsetCheckpointEntry, read_offset_checkpoint
 
 __all__ = [
     "CLEANER",
     "CONSUMER_OFFSETS",
     "DELETED",
     "HIGH_WATERMARK",
+    "LIVE",
     "LOG_START",
     "RECOVERY_POINT",
     "LogDir",
@@ -36,53 +50,7 @@ __all__ = [
     "partitions_of",
 ]
 
-RECOVERY_POINT = "recovery-point-offset-checkpoint"
-HIGH_WATERMARK = "replication-offset-checkpoint"
-LOG_START = "log-start-offset-checkpoint"
-CLEANER = "cleaner-offset-checkpoint"
 SIDECAR_KINDS = ("index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "offset-checkpoint")
-# States of files and folders.
-LIVE, DELETED = "live", "deleted"
-ROOT_FILES = {
-    **dict.fromkeys((RECOVERY_POINT, HIGH_WATERMARK, LOG_START, CLEANER), "offset-checkpoint"),
-    ".kafka_cleanshutdown": "clean-shutdown",
-    "meta.properties": "meta-properties",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LogDir:
-    """What the files of a log directory say about all its partitions.
-
-    Attributes:
-        path: the directory.
-        checkpoints: offsets by topic and partition, by the name of the checkpoint file; a file that is missing, or that
-            Kafka would reject, has no entry.
-        damaged: checkpoint files that cannot be read, or that Kafka would reject, and why.
-        forbidden: checkpoint files that this user may not read, and why; they show nothing about the broker.
-        clean_shutdown: whether the broker left the marker file of a clean shutdown.
-        cluster_id: from ``meta.properties``; None without that file, or if it has no cluster id.
-        written: when a checkpoint was written, by the name of the file.
-        directory_id: from ``meta.properties``; brokers before 3.7 write none.
-    """
-
-    path: str | None
-    checkpoints: Mapping[str, Mapping[tuple[str, int], int]] = field(default_factory=dict)
-    damaged: Mapping[str, str] = field(default_factory=dict)
-    clean_shutdown: bool = False
-    cluster_id: str | None = None
-    written: Mapping[str, int] = field(default_factory=dict)
-    directory_id: str | None = None
-    forbidden: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def written_ms(self) -> int | None:
-        """When the newest checkpoint was written; None without one.
-
-        A running broker writes that of the high watermarks every five seconds in any case
-        (``ReplicaManager.checkpointHighWatermarks``).
-        """
-        return max(self.written.values(), default=None)
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
@@ -225,9 +193,10 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
         else:
             by_folder.setdefault(folder_of(file), []).append(file)
     unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
-    by_log_dir |= {path: list(_root_files(path)) for path in unlisted if path is not None}
-    log_dirs = {path: _log_dir(path, members) for path, members in by_log_dir.items()}
-    partitions = [_as_read(_partition(folder, members, log_dirs)) for folder, members in by_folder.items()]
+    by_log_dir |= {path: list(root_files(path)) for path in unlisted if path is not None}
+    log_dirs = {path: log_dir_of(path, members) for path, members in by_log_dir.items()}
+    in_folders = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
+    partitions = [_as_read(_with_moved_entry(partition, log_dirs.values())) for partition in in_folders]
     with_log = [partition for partition in partitions if partition.has_log]
     found = [*with_log, *_without_data(partition for partition in partitions if not partition.has_log)]
     moved = moved_away([partition.log_place for partition in found])
@@ -252,7 +221,7 @@ def _without_data(partitions: Iterable[Partition]) -> Iterator[Partition]:
 
     The checkpoints of a topic that was deleted and created again may still be those of the deleted one.
     """
-    deleted: dict[str | None, set[tuple[str, int]]] = {}
+    deleted: dict[str | None, set[tuple[str | None, int | None]]] = {}
     for partition in partitions:
         name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir
         if partition.place.topic is None or name is None or name.state != LIVE or not partition.lost_end:
@@ -261,22 +230,11 @@ def _without_data(partitions: Iterable[Partition]) -> Iterator[Partition]:
             yield partition
             continue
         if log_dir.path not in deleted:
-            deleted[log_dir.path] = _deleted_in(log_dir.path)
+            deleted[log_dir.path] = partitions_in(log_dir.path, DELETED)
         is_recreated = (name.topic, name.partition) in deleted[log_dir.path]
         checked = replace(partition, log_dir=replace(log_dir, checkpoints={})) if is_recreated else partition
         if checked.lost_end and not lists_log(partition.folder):
             yield checked
-
-
-def _deleted_in(log_dir: str | None) -> set[tuple[str, int]]:
-    """Return the partitions whose folders in a log directory are marked for deletion."""
-    if log_dir is None:
-        return set()
-    try:
-        names = [parse_folder_name(child.name) for child in folders_of(log_dir).children(log_dir) if child.is_folder]
-    except InputError:
-        return set()
-    return {(name.topic, name.partition) for name in names if name is not None and name.state == DELETED}
 
 
 def is_recreated(partition: Partition) -> bool:
@@ -285,25 +243,7 @@ def is_recreated(partition: Partition) -> bool:
     A broker keeps such a folder for ``file.delete.delay.ms``, a minute by default.
     """
     name = partition.place.topic, partition.place.partition
-    return name in _deleted_in(partition.log_dir.path) if None not in name else False
-
-
-def _root_files(log_dir: str) -> Iterator[FoundFile]:
-    """Yield the files of a log directory that describe its partitions, if only a partition's folder was named."""
-    folders = folders_of(log_dir)
-    for name, kind in ROOT_FILES.items():
-        if file := _root_file(log_dir, folders.join(log_dir, name), kind):
-            yield file
-
-
-def _root_file(log_dir: str, path: str, kind: str) -> FoundFile | None:
-    try:
-        with open_source(path) as source:
-            return FoundFile(path, kind, source.size, log_dir=log_dir, mtime_ms=source.mtime_ms)
-    except InputMissingError:
-        return None
-    except InputError:
-        return FoundFile(path, kind, 0, log_dir=log_dir)  # reading it fails again and reports the error
+    return name in partitions_in(partition.log_dir.path, DELETED) if None not in name else False
 
 
 def partition_sort_key(place: Place, folder: str) -> tuple[str, str, int, str]:
@@ -346,6 +286,16 @@ def _partition(folder: str, files: list[FoundFile], log_dirs: Mapping[str | None
     )
 
 
+def _with_moved_entry(partition: Partition, log_dirs: Iterable[LogDir]) -> Partition:
+    """Return a partition with its first dirty offset from the log directory that it was moved from, if it was."""
+    log_dir, name = partition.log_dir, (partition.place.topic, partition.place.partition)
+    dirty = first_dirty_elsewhere(partition.log_place, log_dir, log_dirs) if partition.has_log else None
+    if dirty is None:
+        return partition
+    checkpoints = {**log_dir.checkpoints, CLEANER: {**log_dir.checkpoints[CLEANER], name: dirty}}
+    return replace(partition, log_dir=replace(log_dir, checkpoints=checkpoints))
+
+
 def _as_read(partition: Partition) -> Partition:
     """Return a partition without segments that only the copy has."""
     if partition.checkpoint(CLEANER) is not None or partition.place.topic in ALWAYS_COMPACTED:
@@ -354,46 +304,3 @@ def _as_read(partition: Partition) -> Partition:
     if partition.log_dir.clean_shutdown:
         return partition
     return without_deleted(partition, partition.checkpoint(LOG_START))
-
-
-def _log_dir(path: str | None, files: list[FoundFile]) -> LogDir:
-    checkpoints: dict[str, dict[tuple[str, int], int]] = {}
-    damaged, denied, written = dict[str, str](), dict[str, str](), dict[str, int]()
-    for file in files:
-        if file.kind != "offset-checkpoint" or file.state != "live":
-            continue
-        name = file_name(file.path)
-        if file.mtime_ms is not None:
-            written[name] = file.mtime_ms
-        try:
-            checkpoints[name] = _offsets(file)
-        except InputForbiddenError as error:
-            denied[name] = error.why
-        except (ValueError, InputError) as error:
-            damaged[name] = str(error)
-    clean = any(file.kind == "clean-shutdown" for file in files)
-    meta = _meta_properties(files)
-    cluster_id, directory_id = (meta.cluster_id, meta.directory_id) if meta else (None, None)
-    return LogDir(path, checkpoints, damaged, clean, cluster_id, written, directory_id, denied)
-
-
-def _meta_properties(files: Iterable[FoundFile]) -> MetaProperties | None:
-    for file in files:
-        if file.kind == "meta-properties":
-            with suppress(InputError), open_source(file.path) as source:
-                return meta_properties(read_meta_properties(source))
-    return None
-
-
-def _offsets(file: FoundFile) -> dict[tuple[str, int], int]:
-    """Return the offsets in a checkpoint file.
-
-    Raises:
-        ValueError: Kafka would reject the file.
-    """
-    with open_source(file.path) as source:
-        rows = list(read_offset_checkpoint(source))
-    if faults := [row.detail for row in rows if isinstance(row, Damage)]:
-        raise ValueError(faults[0])
-    entries = (row for row in rows if isinstance(row, OffsetCheckpointEntry))
-    return {(entry.topic, entry.partition): entry.offset for entry in entries}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +21,17 @@ from kforensics.analyses.surroundings import (
 from kforensics.analyses.topics import check_topics, is_selected
 from kforensics.errors import UsageError
 from kforensics.forensics.audit.cluster_membership import PartitionMembership
-from kforensics.forensics.partition.partition_files import Partition, folder_of, forbidden_sidecars, partitions_of
+from kforensics.forensics.partition.partition_files import (
+    CLEANER,
+    Partition,
+    folder_of,
+    forbidden_sidecars,
+    partitions_of,
+)
 from kforensics.parsers.files.discover import (
     DeferredFolder,
     FoundFile,
+    Owner,
     Unreadable,
     classified_by_suffix,
     discover_folder,
@@ -77,7 +84,22 @@ FOLDERS = 64
 IN_ITEM, IN_FOLDER = 24, 12
 
 PlanRow = tuple[Any, ...]
-Found = FoundFile | DeferredFolder | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class RootFile:
+    """A file of another log directory of the broker, which may show where a partition was before.
+
+    Attributes:
+        file: the file, which another item lists.
+    """
+
+    file: FoundFile
+
+
+Found = FoundFile | DeferredFolder | Unreadable | RootFile
+# Files that show the broker of a log directory, and what its cleaner has done.
+ROOT_NAMES = (CLEANER, "meta.properties")
 
 
 def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
@@ -90,10 +112,28 @@ def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:
     for row in discover_lazily(paths):
         entry = classified_by_suffix(row) if isinstance(row, FoundFile) and is_named(row.path, paths) else row
         groups.setdefault(_group(entry), []).append(entry)
+    roots: dict[int, list[FoundFile]] = {}
+    for entry in (entry for entries in groups.values() for entry in entries if isinstance(entry, FoundFile)):
+        if entry.broker_id is not None and entry.topic is None and file_name(entry.path) in ROOT_NAMES:
+            roots.setdefault(entry.broker_id, []).append(entry)
     for (kind, _), entries in groups.items():
         step = FOLDERS if kind == FOLDER else len(entries)
+        beside = _root_files_beside(entries[0], roots)
         for start in range(0, len(entries), step):
-            yield entries[start : start + step]
+            yield [*entries[start : start + step], *beside]
+
+
+def _root_files_beside(entry: Found, roots: Mapping[int, Sequence[FoundFile]]) -> list[RootFile]:
+    """Return the root files of the other log directories of an entry's broker.
+
+    Args:
+        entry: an entry of an item.
+        roots: root files by broker id.
+    """
+    owner = entry.owner if isinstance(entry, DeferredFolder) else entry
+    if not isinstance(owner, (Owner, FoundFile)) or owner.broker_id is None:
+        return []
+    return [RootFile(file) for file in roots.get(owner.broker_id, ()) if file.log_dir != owner.log_dir]
 
 
 def topics_under(paths: Sequence[str]) -> set[str]:
@@ -139,8 +179,9 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
         topics: audit only partitions of these topics; all if empty.
     """
     files: list[FoundFile] = []
+    beside = [entry.file for entry in item if isinstance(entry, RootFile)]
     origin: dict[str, int] = {}
-    for index, entry in enumerate(item):
+    for index, entry in enumerate(entry for entry in item if not isinstance(entry, RootFile)):
         for row in discover_folder(entry) if isinstance(entry, DeferredFolder) else [entry]:
             if isinstance(row, FoundFile):
                 files.append(row)
@@ -154,7 +195,7 @@ def list_item(number: int, item: Sequence[Found], topics: Sequence[str]) -> Iter
         times = (newest.mtime_ms, None, None, serialize(newest)) if newest else (None, None, None, None)
         yield FILES, number << IN_ITEM, 0, 0, 0, *times, serialize(files)
     taken: Counter[int] = Counter()
-    for partition in partitions_of(files):
+    for partition in partitions_of([*files, *beside]):
         index = origin[partition.folder]
         own_number = number << IN_ITEM | index << IN_FOLDER | taken[index]
         if not topics or partition.place.topic in topics:

@@ -11,6 +11,7 @@ import pytest
 from kforensics.errors import UsageError
 from kforensics.spark.audit.run import SparkRequest, planned
 from tests.command import SAMPLES
+from tests.forensics.moved_by_hand import move_by_hand
 from tests.spark.audits import AS_OF_MS, audit_here, audit_in_process
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ def test_partitions_without_a_log_give_the_same_rows(spark: SparkSession, tmp_pa
     found = audit_here(spark, request)
     assert sum("'log-missing'" in row for row in expected["findings"]) > 1
     for table in ("partitions", "findings", "lso"):
+        assert found[table] == expected[table], table
+
+
+def test_a_partition_that_was_moved_by_hand_gives_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """The cleaner checkpoint that lists it is in another log directory, whose partitions another task lists."""
+    source = shutil.copytree(SAMPLES / "compaction" / "broker-1", tmp_path / "logs" / "disk-1")
+    logs = move_by_hand("compact-0", Path(source))
+    expected = audit_in_process([str(logs)], tmp_path / "expected")
+    found = audit_here(spark, SparkRequest((str(logs),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS))
+    assert not any("'offset-gap'" in row for row in expected["findings"])
+    for table in ("files", "partitions", "findings", "lso"):
         assert found[table] == expected[table], table
 
 
