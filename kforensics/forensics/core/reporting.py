@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,6 +20,7 @@ __all__ = [
     "EVENT_TIMES",
     "MOST",
     "WRITTEN",
+    "FirstFindings",
     "Row",
     "RowPart",
     "dated",
@@ -181,3 +183,38 @@ def expiry(row: Row) -> str:
     if before not in NO_TIMES:
         idle = f"idle for {format_duration(row['timestamp'] - before)}"
     return f"producer expired at the leader: {'yes' if row['expired'] else 'no'}, {idle}"
+
+
+class FirstFindings:
+    """The first findings of each code, with the number of the others.
+
+    Args:
+        codes: the names of the codes, in the order of the findings.
+    """
+
+    def __init__(self, codes: Iterable[str]) -> None:
+        self._codes = tuple(codes)
+        self._findings: dict[str, list[Finding]] = {}
+        self._left_out = Counter[str]()
+
+    def add(self, code: str, rows: StructArray, finding: Callable[[Row], Finding]) -> None:
+        """Add a finding for each row.
+
+        Args:
+            code: name of the code.
+            rows: the rows.
+            finding: creates the finding of a row.
+        """
+        kept = self._findings.setdefault(code, [])
+        first = rows[: MOST - len(kept)]
+        kept.extend(first_n(first, finding))
+        self._left_out[code] += len(rows) - len(first)
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """The findings; the evidence of the last one of a code states how many are left out."""
+        for code in self._codes:
+            kept = self._findings.get(code, [])
+            if self._left_out[code]:
+                kept[-1] = replace(kept[-1], evidence={**kept[-1].evidence, "left_out": self._left_out[code]})
+            yield from kept

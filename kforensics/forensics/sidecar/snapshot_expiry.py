@@ -7,13 +7,15 @@ setting from above, unless a later snapshot has it again as it was, or one that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kforensics.errors import InputError
+from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.partition.partition_files import LOG_START, Partition
 from kforensics.forensics.partition.snapshot_records import (
     FAR_FUTURE,
@@ -25,7 +27,7 @@ from kforensics.forensics.partition.snapshot_records import (
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.format.array_types import BoolArray, StructArray
 
-__all__ = ["Expired", "SnapshotExpiry", "snapshot_expiry"]
+__all__ = ["Expired", "SnapshotExpiry", "TakenSnapshot", "expired_before", "snapshot_expiry"]
 
 # The newest batch or marker of a producer; entries of snapshots would take twice the memory.
 LAST_EVENT = np.dtype([("producer_id", "i8"), ("last_offset", "i8"), ("last_timestamp", "i8"), ("is_idle", "?")])
@@ -122,6 +124,50 @@ def snapshot_expiry(partition: Partition, as_of_ms: int) -> SnapshotExpiry | Non
         return SnapshotExpiry(tuple(_expired(snapshots, start)), idle, newest)
     except InputError:  # one that is gone shows nothing
         return None
+
+
+class TakenSnapshot(NamedTuple):
+    """A snapshot and what the log has before it.
+
+    Attributes:
+        offset: its offset.
+        taken_ms: when it was taken.
+        stored: its entries.
+        replay: the producers of the log below its offset.
+    """
+
+    offset: int
+    taken_ms: int
+    stored: SnapshotEntries
+    replay: ProducerStates
+
+
+def expired_before(
+    earlier: Sequence[TakenSnapshot], missing: Mapping[str, Any], taken_ms: int, expiry_ms: int
+) -> TakenSnapshot | None:
+    """Return an earlier snapshot from which a producer that a later one lacks had expired; None if there is none.
+
+    A broker whose clock was ahead forgets producers too early. Once the clock is set back, it does not know them again
+    until they write: it loads the snapshot that lacks them.
+
+    Args:
+        earlier: the snapshots before, in the order of their offsets.
+        missing: the producer, as a PRODUCER_PAIR record.
+        taken_ms: when the later snapshot was taken.
+        expiry_ms: the time after which a producer may have expired.
+    """
+    if all(snapshot.taken_ms <= taken_ms for snapshot in earlier):  # no clock was set back
+        return None
+    producer_ids = np.array([missing["producer_id"]], "i8")
+    for snapshot in reversed(earlier):
+        known = snapshot.replay[np.isin(snapshot.replay["producer_id"], producer_ids)]
+        events = [(row["last_offset"], row["last_timestamp"]) for row in known]
+        is_same = events == [(missing["expected_last_offset"], missing["expected_last_timestamp"])]
+        if not is_same or len(snapshot.stored.of(producer_ids)):
+            return None
+        if snapshot.taken_ms - missing["expected_last_timestamp"] >= expiry_ms:
+            return snapshot
+    return None
 
 
 def _snapshot(file: FoundFile, as_of_ms: int) -> _Snapshot | None:

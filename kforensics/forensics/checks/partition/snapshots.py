@@ -6,8 +6,7 @@ log. It contains the state after all batches that end below its offset.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +16,7 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import PRODUCER_EXPIRY
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES, format_duration, format_time
-from kforensics.forensics.core.reporting import MOST, Row, first_n
+from kforensics.forensics.core.reporting import FirstFindings, Row
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import have_marker_since
 from kforensics.forensics.partition.snapshot_records import (
@@ -34,7 +33,7 @@ from kforensics.forensics.sidecar.snapshot_differences import (
     cleaned_below,
     snapshot_differences,
 )
-from kforensics.parsers.format.array_types import StructArray
+from kforensics.forensics.sidecar.snapshot_expiry import TakenSnapshot, expired_before
 
 CODES = by_name(
     Code(
@@ -138,65 +137,47 @@ SHORTER_EXPIRY = f"expired: likely, {PRODUCER_EXPIRY} is unknown"
 
 def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield where the snapshots of a partition disagree with its log."""
-    report = _Report()
+    report, earlier = FirstFindings(CODES), list[TakenSnapshot]()
     agreeing: AgreeingSnapshot | None = None
     for offset, file in sorted(state.partition.snapshots.items()):
         # The log does not cover what is before the boundary or after its end.
         if offset in state.producers_at and state.boundary.offset <= offset <= state.log_end_offset:
             stored = snapshot_entries(file.path)
-            agreeing = agreeing if stored is None else _compare(state, report, offset, stored, agreeing)
+            if stored is not None:
+                compared = _ComparedSnapshot(state, offset, stored, earlier)
+                agreeing = _compare(report, compared, agreeing)
+                earlier = [*earlier, compared.taken]
     yield from report.findings
 
 
-class _Report:
-    """The first findings of each kind, with the number of the others."""
-
-    def __init__(self) -> None:
-        self._findings: dict[str, list[Finding]] = {}
-        self._left_out = Counter[str]()
-
-    def add(self, code: str, rows: StructArray, finding: Callable[[Row], Finding]) -> None:
-        """Add a finding for each row."""
-        kept = self._findings.setdefault(code, [])
-        first = rows[: MOST - len(kept)]
-        kept.extend(first_n(first, finding))
-        self._left_out[code] += len(rows) - len(first)
-
-    @property
-    def findings(self) -> Iterator[Finding]:
-        """The findings; the evidence of the last one of a kind states how many are left out."""
-        for code in CODES:
-            kept = self._findings.get(code, [])
-            if self._left_out[code]:
-                kept[-1] = replace(kept[-1], evidence={**kept[-1].evidence, "left_out": self._left_out[code]})
-            yield from kept
-
-
 def _compare(
-    state: PartitionState, report: _Report, offset: int, stored: SnapshotEntries, agreeing: AgreeingSnapshot | None
+    report: FirstFindings, compared: _ComparedSnapshot, agreeing: AgreeingSnapshot | None
 ) -> AgreeingSnapshot | None:
     """Report where a snapshot disagrees with the log; return the last snapshot that agrees with it."""
-    compared, is_agreeing = _ComparedSnapshot(state, offset, stored), True
-    for entries, replayed in paired_blocks(stored, state.producers_at[offset]):
+    (offset, now_ms, stored, replay), is_agreeing = compared.taken, True
+    for entries, replayed in paired_blocks(stored, replay):
         # If there are several entries for one producer, a broker keeps the last one.
         is_last = is_latest(entries)
         report.add("snapshot-state-mismatch", entries[~is_last], compared.repeated)
         latest = entries[is_last]
         beyond = latest[(latest["last_offset"] >= offset) | (latest["current_txn_first_offset"] >= offset)]
-        differences = snapshot_differences(state, offset, (latest, replayed), compared.now_ms, agreeing)
+        differences = snapshot_differences(compared.state, offset, (latest, replayed), now_ms, agreeing)
         for code, rows, finding in compared.kinds(differences):
             # Entries that reach beyond the snapshot are reported as snapshot-beyond-offset.
             report.add(code, rows[~np.isin(rows["producer_id"], beyond["producer_id"])], finding)
         is_agreeing &= bool(is_last.all()) and not differences
-    return AgreeingSnapshot(offset, stored, state.producers_at[offset]) if is_agreeing else agreeing
+    return AgreeingSnapshot(offset, stored, replay) if is_agreeing else agreeing
 
 
 class _ComparedSnapshot:
     """Creates findings about a snapshot that a broker accepts."""
 
-    def __init__(self, state: PartitionState, offset: int, stored: SnapshotEntries) -> None:
-        self._state, self._offset = state, offset
+    def __init__(
+        self, state: PartitionState, offset: int, stored: SnapshotEntries, earlier: Sequence[TakenSnapshot]
+    ) -> None:
+        self.state, self._offset, self._earlier = state, offset, earlier
         self._file = state.partition.snapshots[offset]
+        self.taken = TakenSnapshot(offset, self.now_ms, stored, state.producers_at[offset])
         self._is_lossy = _is_lossy(state, offset)
         # A snapshot with open transactions alone has not lost the state of those that have ended; an empty one may.
         self._oldest_kept = stored.oldest_idle_timestamp() if len(stored) else NOTHING
@@ -209,8 +190,8 @@ class _ComparedSnapshot:
         A file that is newer than the time of evaluation is a copy that has not kept its time.
         """
         if self._file.mtime_ms is not None:
-            return min(self._file.mtime_ms, self._state.rules.as_of_ms)
-        segments = self._state.log.segments
+            return min(self._file.mtime_ms, self.state.rules.as_of_ms)
+        segments = self.state.log.segments
         return int(segments["max_timestamp"][segments["first_offset"] < self._offset].max(initial=NOTHING))
 
     def kinds(
@@ -236,7 +217,7 @@ class _ComparedSnapshot:
         severity: Severity | None = None,
     ) -> Finding:
         worst = CODES[code].severity if severity is None else severity
-        finding = self._state.finding(
+        finding = self.state.finding(
             CODES[code],
             f"The snapshot at offset {self._offset} {message}.",
             severity=min(worst, Severity.WARNING) if self._is_lossy else worst,
@@ -250,14 +231,14 @@ class _ComparedSnapshot:
 
     def _unless_lost(self, last_offset: int, finding: Finding) -> Finding:
         """Return a finding, as info if what explains it may have been lost or damaged after an offset."""
-        lacking = self._state.log_gaps.between(last_offset, self._offset)
+        lacking = self.state.log_gaps.between(last_offset, self._offset)
         if lacking.cause is None:
             return finding
         return replace(finding, severity=Severity.INFO, exactness=Exactness.UNVERIFIABLE, cause=lacking.cause)
 
     def _settings(self, code: str) -> dict[str, object]:
         """Return the setting that a finding leans on, for its evidence."""
-        return self._state.rules.evidence(PRODUCER_EXPIRY) if code == "snapshot-missing-producer" else {}
+        return self.state.rules.evidence(PRODUCER_EXPIRY) if code == "snapshot-missing-producer" else {}
 
     def repeated(self, row: Row) -> Finding:
         """Return the finding about an entry that is followed by another one for the same producer."""
@@ -271,7 +252,7 @@ class _ComparedSnapshot:
         )
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
         first = min(first for first in sides if first >= 0)
-        lacking = self._state.log_gaps.between(first, self._offset)
+        lacking = self.state.log_gaps.between(first, self._offset)
         benign = (CLEANED, LOADED, lacking.benign)
         if lacking.any:
             finding = self._finding("snapshot-open-txn-mismatch", message, row, benign, Severity.INFO)
@@ -283,7 +264,7 @@ class _ComparedSnapshot:
 
     def _has_ended(self, row: Row) -> bool:
         producer_ids = np.array([row["producer_id"]], "i8")
-        return bool(have_marker_since(self._state, producer_ids, self._offset)[0])
+        return bool(have_marker_since(self.state, producer_ids, self._offset)[0])
 
     @property
     def _was_truncated_without_producers(self) -> bool:
@@ -292,9 +273,9 @@ class _ComparedSnapshot:
         If all its producers had expired, it does not read the log again, although markers are gone whose transactions
         are open again. Rule: ``UnifiedLog.rebuildProducerState``.
         """
-        if not self._is_empty or self._state.partition.topic_id in self._state.rules.unreplicated_topics:
+        if not self._is_empty or self.state.partition.topic_id in self.state.rules.unreplicated_topics:
             return False
-        return self._offset in self._state.log.epochs["first_offset"]
+        return self._offset in self.state.log.epochs["first_offset"]
 
     def _fields(self, code: str, names: tuple[str, ...], row: Row) -> Finding:
         differing = [name for name in names if row[f"stored_{name}"] != row[f"expected_{name}"]]
@@ -305,7 +286,7 @@ class _ComparedSnapshot:
         if not self._may_have_expired(row["idle_before_marker"]):
             finding = self._finding(code, message, row, (CLEANED, LOADED, EXPIRED))
             in_file, in_log = ([row[f"{side}_{name}"] for name in ORDER] for side in ("stored", "expected"))
-            is_damaged = self._state.log_gaps.damage_at(row["expected_last_offset"]) is not None
+            is_damaged = self.state.log_gaps.damage_at(row["expected_last_offset"]) is not None
             # What is lost or damaged later cannot explain a snapshot that is older than the log.
             return self._unless_lost(in_log[1], finding) if in_file > in_log or is_damaged else finding
         idle = format_duration(row["idle_before_marker"])
@@ -329,6 +310,11 @@ class _ComparedSnapshot:
         )
         if idle_time >= 0:  # otherwise it was evaluated as of a time before its records
             message += f", {format_duration(idle_time)} before the snapshot was taken"
+        expired = expired_before(self._earlier, row, self.now_ms, self.state.rules.possible_pid_expiry_ms)
+        if expired is not None:
+            known = f"expired: likely, the snapshot at offset {expired.offset} lacks it, too, by a clock that was ahead"
+            finding = self._finding("snapshot-missing-producer", message, row, (known, LOADED), Severity.INFO)
+            return replace(finding, exactness=Exactness.UNVERIFIABLE)
         younger = "taken by a replica that started later: possible, no other replica was compared"
         if not self._may_be_shorter(row, idle_time):
             return self._finding("snapshot-missing-producer", message, row, (EXPIRED, LOADED, younger))
@@ -342,18 +328,18 @@ class _ComparedSnapshot:
         It may still be shorter than what other snapshots prove. An empty snapshot may also have lost its producers,
         unless others prove that the expiry is shorter, if only on another broker.
         """
-        rules = self._state.rules
+        rules = self.state.rules
         is_proven = rules.least_pid_expiry_ms is not None or (rules.shown_pid_expiry_ms or NEVER) <= idle_time
         is_older = row["expected_last_timestamp"] < self._oldest_kept or (self._oldest_kept == NOTHING and is_proven)
         return is_older and idle_time >= LEAST_IDLE_MS and not self._is_expiry_known
 
     @property
     def _is_expiry_known(self) -> bool:
-        rules = self._state.rules
+        rules = self.state.rules
         return not rules.is_default(PRODUCER_EXPIRY) and rules.least_pid_expiry_ms is None
 
     def _extra(self, row: Row) -> Finding:
-        is_whole = self._state.is_complete and not cleaned_below(self._state)
+        is_whole = self.state.is_complete and not cleaned_below(self.state)
         message = (
             f"has producer {row['producer_id']}, epoch {row['stored_producer_epoch']}, which has no batch in the log"
         )

@@ -475,6 +475,35 @@ def test_a_producer_that_cannot_have_expired_is_missed(tmp_path: Path, age: int,
     assert key_facts(list(findings(state_under(tmp_path, as_of_ms=NOW + 9 * DAY_MS)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("at_4", "severities"),
+    [([], [Severity.INFO]), ([WRITTEN], [Severity.WARNING]), (None, [Severity.WARNING])],
+)
+def test_a_producer_that_expired_by_a_clock_that_was_ahead_stays_forgotten(
+    tmp_path: Path, at_4: list[SnapshotEntry] | None, severities: list[Severity]
+) -> None:
+    """By the later time, after the clock was set back, it has not expired.
+
+    If a snapshot between has it again, or none shows that it had expired, it was lost in another way.
+    """
+    log = {**IDEMPOTENT, 4: "plain @4", 5: "plain @5"}
+    folder = forge(tmp_path, log, snapshots={3: [] if at_4 is not None else None, 4: at_4, 5: [], 6: None})
+    for offset, age in ((3, 9 * DAY_MS), (4, 8), (5, 9)):
+        if (folder / f"{offset:020}.snapshot").exists():
+            taken_at(folder, offset, NOW + age)
+    found = [one for one in findings(state_under(tmp_path, as_of_ms=NOW + 10 * DAY_MS)) if one.first_offset == 5]
+    assert [(one.code.name, one.severity) for one in found] == [(MISSING, severity) for severity in severities]
+
+
+def test_a_producer_that_wrote_again_after_it_had_expired_is_missed(tmp_path: Path) -> None:
+    log = {**IDEMPOTENT, 4: "D 5 3 10-10 @4 N", 5: "plain @5"}
+    folder = forge(tmp_path, log, snapshots={3: [], 4: [], 5: [], 6: None})
+    for offset, age in ((3, 9 * DAY_MS), (4, 9 * DAY_MS), (5, 9)):
+        taken_at(folder, offset, NOW + age)
+    found = findings(state_under(tmp_path, as_of_ms=NOW + 10 * DAY_MS))
+    assert key_facts([one for one in found if one.first_offset == 5]) == [(MISSING, Severity.WARNING)]
+
+
 @pytest.mark.parametrize(("as_of", "expected"), [(DAY_MS - 1, [(MISSING, Severity.WARNING)]), (DAY_MS, [])])
 def test_a_file_is_no_younger_than_the_time_of_evaluation(tmp_path: Path, as_of: int, expected: KeyFacts) -> None:
     """A copy that did not keep its modification time, such as a git clone."""
