@@ -23,7 +23,7 @@ LAYOUTS: dict[int, tuple[MessageSchema, MessageSchema]] = {
     23: (schemas.STREAMS_GROUP_TOPOLOGY_KEY, schemas.STREAMS_GROUP_TOPOLOGY_VALUE),
 }
 TASKS = [f"{kind}Tasks{pending}" for kind in ("active", "standby", "warmup") for pending in ("", "PendingRevocation")]
-MEMBER = {
+MEMBER: dict[str, Any] = {
     **dict.fromkeys(("instanceId", "rackId", "userEndpoint")),
     "clientId": "c",
     "clientHost": "/10.0.0.9",
