@@ -8,9 +8,9 @@ from typing import ClassVar
 from kforensics.analyses.context import Context, begins_in
 from kforensics.analyses.questions import PartitionAnswer, Question
 from kforensics.errors import UsageError
-from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import marker_batches, missing_logs
+from kforensics.forensics.checks.partition.last_stable_offset import BLOCKING_CHECKS
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.partition.log_summary import DAMAGE, Collector
 from kforensics.forensics.partition.partition_rows import TransactionTables, lso_rows

@@ -24,8 +24,8 @@ from kforensics.analyses.questions import Question
 from kforensics.analyses.transactions import TransactionsQuestion
 from kforensics.errors import InputError
 from kforensics.forensics.audit.partition_result import PartitionResult
-from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.cluster import hanging
+from kforensics.forensics.checks.partition.last_stable_offset import BLOCKING_CHECKS
 from kforensics.forensics.checks.partition_checks import CHECK_GROUPS
 from kforensics.forensics.core.broker_settings import Setting
 from kforensics.forensics.core.findings import Finding, Severity

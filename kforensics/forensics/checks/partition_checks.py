@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kforensics.forensics.checks.blocking_checks import BLOCKING_CHECKS
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.duplicate_checks import DUPLICATE_CHECKS
 from kforensics.forensics.checks.partition import (
@@ -33,6 +32,7 @@ from kforensics.forensics.checks.partition import (
     transaction_indexes,
     transactions,
 )
+from kforensics.forensics.checks.partition.last_stable_offset import BLOCKING_CHECKS
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.partition.partition_state import PartitionState
 

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition import missing_logs, open_transactions
 from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
 from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
@@ -215,3 +216,5 @@ def _spans(state: PartitionState, row: Row) -> Finding:
 
 
 CHECK = Check("last_stable_offset", CODES, findings)
+# The checks for what blocks or hides the last stable offset; ``lso`` loads only these.
+BLOCKING_CHECKS: tuple[Check[PartitionState, Finding], ...] = (missing_logs.CHECK, open_transactions.CHECK, CHECK)
