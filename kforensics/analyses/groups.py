@@ -36,7 +36,7 @@ from kforensics.forensics.metadata.cluster_events import removed_topics_in
 from kforensics.forensics.partition.foremost_replicas import Standing, foremost
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
-from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
+from kforensics.parsers.files.log_names import SHARE_GROUP_STATE
 from kforensics.parsers.tables.schemas import Table
 
 __all__ = ["GroupsRequest", "answer_groups", "why_unknown_group"]

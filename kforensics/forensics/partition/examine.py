@@ -23,10 +23,14 @@ from kforensics.forensics.replay.boundary import EMPTY, UNKNOWN, Boundary, Bound
 from kforensics.forensics.replay.finalizing import FinalReplay
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import ReplayRows, joined_rows
+from kforensics.parsers.files.log_names import SHARE_GROUP_STATE, TRANSACTION_STATE
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
 __all__ = ["PartitionStateBuilder", "boundary_of", "examine", "producers_below"]
+
+# Topics that only brokers write, and without transactions: ``PersisterStateManager``, ``TransactionStateManager``.
+WITHOUT_TRANSACTIONS = (SHARE_GROUP_STATE, TRANSACTION_STATE)
 
 
 def examine(
@@ -125,10 +129,16 @@ class PartitionStateBuilder:
             empty_markers=others.empty_markers,
             producers=final.producers,
             anomalies=others.anomalies,
-            exact_from=None if boundary.kind is BoundaryKind.UNKNOWN or self._is_inexact else boundary.offset,
+            exact_from=boundary.offset if self._knows_open_transactions(boundary) else None,
             producers_at=self._producers_at,
             index_faults=index_faults,
         )
+
+    def _knows_open_transactions(self, boundary: Boundary) -> bool:
+        """Return whether no transaction from before the available log may be open without a trace of it."""
+        if self._task.partition.place.topic in WITHOUT_TRANSACTIONS:
+            return True
+        return boundary.kind is not BoundaryKind.UNKNOWN and not self._is_inexact
 
     def _index_faults(self, segments: IntArray) -> IndexFaults | None:
         if not self._task.watches_indexes:

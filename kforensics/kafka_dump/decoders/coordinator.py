@@ -10,7 +10,7 @@ from typing import Any
 
 from kforensics.kafka_dump.decoders.classes import Decoder
 from kforensics.kafka_dump.java import JavaError
-from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kforensics.parsers.messages import group
 from kforensics.parsers.messages.codec import decode
 from kforensics.parsers.messages.internal_records import DecodedMessage, decode_consumer_protocol, decode_record
@@ -18,7 +18,6 @@ from kforensics.parsers.messages.json_render import json_text, json_tree, to_jso
 from kforensics.parsers.messages.reader import RUNTIME, MessageError, MessageReader
 from kforensics.parsers.messages.registry import (
     COORDINATOR_TYPES,
-    SHARE_GROUP_STATE,
     RecordType,
     record_type,
 )

@@ -18,6 +18,7 @@ __all__ = [
     "CONSUMER_OFFSETS",
     "METADATA_TOPIC",
     "REMOTE_LOG_METADATA",
+    "SHARE_GROUP_STATE",
     "TRANSACTION_STATE",
     "FileName",
     "FolderName",
@@ -29,6 +30,7 @@ __all__ = [
 METADATA_TOPIC = "__cluster_metadata"
 CONSUMER_OFFSETS = "__consumer_offsets"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
+SHARE_GROUP_STATE = "__share_group_state"
 TRANSACTION_STATE = "__transaction_state"
 # Internal topics that brokers always compact.
 ALWAYS_COMPACTED = (CONSUMER_OFFSETS, TRANSACTION_STATE)

@@ -6,7 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kforensics.parsers.files.log_names import CONSUMER_OFFSETS, REMOTE_LOG_METADATA, TRANSACTION_STATE
+from kforensics.parsers.files.log_names import (
+    CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kforensics.parsers.messages import (
     group,
     metadata,
@@ -17,7 +22,6 @@ from kforensics.parsers.messages import (
 )
 from kforensics.parsers.messages.schema import MessageSchema
 
-SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
 

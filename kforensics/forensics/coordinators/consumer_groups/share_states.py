@@ -19,10 +19,10 @@ from kforensics.forensics.coordinators.coordinator_records import VERSION_SIZE
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.record_columns import record_chunks
+from kforensics.parsers.files.log_names import SHARE_GROUP_STATE
 from kforensics.parsers.files.source import open_source
 from kforensics.parsers.kernels.policy import kernels_for
 from kforensics.parsers.messages.internal_records import decode_record
-from kforensics.parsers.messages.registry import SHARE_GROUP_STATE
 
 __all__ = ["DeliveryRange", "DeliveryState", "SharePartition", "combined", "share_partitions_of"]
 

@@ -141,6 +141,17 @@ def test_nothing_is_stuck_where_nothing_is_left(tmp_path: Path) -> None:
     assert not forged_findings(last_stable_offset, tmp_path, "D 1 0 0-9 @0-9 T", as_of_ms=LATER, log_start=10)
 
 
+@pytest.mark.parametrize(
+    ("topic", "is_range"),
+    [("__share_group_state", False), ("__transaction_state", False), ("__consumer_offsets", True), ("t", True)],
+)
+def test_no_transaction_is_open_where_brokers_write_none(tmp_path: Path, topic: str, *, is_range: bool) -> None:
+    segments = {100: "gone plain @0-99; plain @100-109"}
+    missing = {100: None, 110: None}
+    found = forged_findings(last_stable_offset, tmp_path, segments, snapshots=missing, topic=topic)
+    assert codes_of(found) == ["lso-prefix-unknown"] * is_range
+
+
 def test_example_21_without_a_snapshot_it_is_a_range(tmp_path: Path) -> None:
     segments = {100: "gone plain @0-99; D 1 0 5-5 @100-100 T; M 2 0 A 1 @101; M 1 0 C 1 @102"}
     findings = forged_findings(
