@@ -44,7 +44,19 @@ def refused_data(markers: PartitionMarkers, row: Row) -> StructArray | None:
 
 
 def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> MissingMarkerCause:
-    """Return why a marker is missing.
+    """Return why a marker is missing."""
+    if refused_data(markers, row) is None:
+        return _lost_or_unsent(cluster, markers, row, is_open=is_open)
+    transaction = f"the transaction of {cluster.id_name(row)!r} (producer {row['producer_id']}"
+    completed = f"epoch {row['marker_epoch']}, {State(row['status'])} at {format_time(row['completed'])})"
+    return MissingMarkerCause(
+        f"{cluster.name(row['partition'])} has no marker of {transaction}, {completed}: batches of message format 0 or "
+        "1 follow its data, so its leader refused the marker, which the coordinator took for done."
+    )
+
+
+def _lost_or_unsent(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is_open: bool) -> MissingMarkerCause:
+    """Return why a leader that accepts markers does not have one.
 
     A coordinator takes a partition without a leader for deleted, and completes the transaction without it. Rule:
     ``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue``.
@@ -52,11 +64,6 @@ def missing_marker_cause(cluster: Cluster, markers: PartitionMarkers, row: Row, 
     partition, transaction = cluster.name(row["partition"]), f"the transaction of {cluster.id_name(row)!r}"
     producer = f"producer {row['producer_id']}, epoch {row['marker_epoch']}"
     completed = f"{State(row['status'])} at {format_time(row['completed'])}"
-    if refused_data(markers, row) is not None:
-        return MissingMarkerCause(
-            f"{partition} has no marker of {transaction} ({producer}, {completed}): batches of message format 0 or 1 "
-            "follow its data, so its leader refused the marker, which the coordinator took for done."
-        )
     begun = row["decided"] if row["start"] == NO_TIME else row["start"]
     if not is_open and (deleted := cluster.deleted_since(markers, begun)) is not None:
         return MissingMarkerCause(
