@@ -153,7 +153,7 @@ def _cells(row: Sequence[Any]) -> tuple[str, ...]:
 def _story_lines(story: GroupStory, screen: Screen) -> Iterator[str]:
     state = story.state
     kind = "classic, without members" if state is None else state.kind
-    yield f"group {printable(story.group)}: {kind}, {'Empty' if state is None else state.name}"
+    yield f"group {printable(story.group)}: {kind}, {story.state_name}"
     yield f"  coordinator: {partition_label(story.place, 'unknown partition')}"
     yield from lagging_lines(story.lagging_since, "later offsets")
     topics = (event.partition[0] for event in story.events if event.partition is not None)

@@ -238,6 +238,27 @@ def test_a_removed_group_with_a_later_offset_is_another_one(
     assert f"group g: classic, {explained}" in run("explain", "--group", "g", tmp_path).lines
 
 
+@pytest.mark.parametrize(
+    ("log", "records", "state"),
+    [
+        ("plain @0-0; plain @1-1", {0: [COMMIT], 1: [REMOVAL]}, "Empty"),
+        (f"D 1 0 0-0 @0-0 T {at(1)}; M 1 0 A 0 @1", {0: [COMMIT]}, "Empty"),
+        ("plain @0-0", {0: [REMOVAL]}, "Dead"),
+        ("plain @0-0; plain @1-2", {0: [COMMIT], 1: [REMOVAL, DELETION]}, "Dead"),
+    ],
+    ids=["removed", "aborted", "compaction took the commit", "removed with its group"],
+)
+def test_a_group_that_a_commit_created_stays_without_offsets(
+    log: str, records: dict[int, list[Content]], state: str, tmp_path: Path
+) -> None:
+    """As a broker of 4.3.1 described them, also after a restart, until it had removed the groups themselves."""
+    forge(tmp_path, log, topic="__consumer_offsets", records=records)
+    (row,) = kforensics.groups(tmp_path, as_of=AS_OF).to_pylist()
+    assert (row["state"], row["partitions"], row["pending"]) == (state, 0, 0)
+    header = run("groups", "--quiet", "--group", "g", "--as-of", AS_OF, tmp_path).lines[0]
+    assert header.endswith(f", {state}")
+
+
 def test_an_offset_that_was_pending_before_its_group_was_removed_leaves_it_dead(tmp_path: Path) -> None:
     """A broker of 4.4.0 described it as dead until the end of the transaction; nothing has removed the offset."""
     records: dict[int, list[Content]] = {0: [group_record("g", 0)], 1: [COMMIT], 2: [DELETION]}

@@ -146,6 +146,7 @@ class _Reading:
         # The last commit of each open transaction, by its producer id, and key, in the order of the first ones.
         self._pending: dict[tuple[int, GroupPartition], Commit] = {}
         self._groups: dict[str, RecordPosition] = {}
+        self._with_commits = set[str]()
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self._states, self._resets, self._at = GroupStates(), list[OffsetReset](), 0
         # The removals of the batch, whose group may be removed after them.
@@ -211,6 +212,7 @@ class _Reading:
         if record.value is None:
             self._removed(decoded)
         elif commit is not None:
+            self._with_commits.add(decoded.key[0])
             self._committed(decoded.key, commit, in_transaction=batch.is_transactional)
 
     def _removed(self, decoded: CommitRecord) -> None:
@@ -313,10 +315,16 @@ class _Reading:
             resets=tuple(self._resets[:MOST]),
             reset_count=len(self._resets),
             states={group: last for group, last in self._states.last.items() if not self._is_another(group, last)},
+            without_offsets=frozenset(self._with_commits - self._with_offsets()),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
             standing=Standing.of(state),
         )
+
+    def _with_offsets(self) -> set[str]:
+        """Return the groups with an offset in force or a pending one."""
+        in_force = {key[0] for key, known in self._keys.items() if known.commit is not None}
+        return in_force | {key[0] for _, key in self._pending}
 
     def _is_another(self, group: str, last: GroupState) -> bool:
         """Return whether a group was removed and has a later offset, committed or pending."""

@@ -41,6 +41,7 @@ from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
+from kforensics.parsers.messages.message_columns import texts_of
 
 __all__ = ["commits_of"]
 
@@ -93,6 +94,8 @@ class _Replay:
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self.groups, self._resets, self._reset_count = GroupStates(), list[OffsetReset](), 0
         self._records = 0
+        # Whether each group, by its number, has a commit that can be read.
+        self._has_commits = np.zeros(0, "?")
         # Where the last batch so far is: a large one may continue in the next chunk.
         self._segment = self._last_batch = -1
 
@@ -100,6 +103,7 @@ class _Replay:
         """Replay the next chunk; return the commits in it."""
         commits = commit_columns(segment, records, self._known)
         self.groups.take(segment, records, self._records)
+        self._note_groups(commits.keys.rows["group"][commits.is_read])
         at = commits.indexes + self._records
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
@@ -125,6 +129,24 @@ class _Replay:
         self._records += len(records)
         self._segment, self._last_batch = segment, int(records.rows["position"][-1])
         return commits
+
+    def _note_groups(self, numbers: IntArray) -> None:
+        """Note the groups of commits."""
+        missing = int(numbers.max(initial=NO_INDEX)) + 1 - len(self._has_commits)
+        if missing > 0:
+            self._has_commits = np.append(self._has_commits, np.zeros(missing + len(self._has_commits), "?"))
+        self._has_commits[numbers] = True
+
+    def _without_offsets(self, keys: GroupKeys, has_offset: BoolArray) -> frozenset[str]:
+        """Return the groups with commits, none in force or pending.
+
+        Args:
+            keys: all keys.
+            has_offset: which of them have an offset in force or a pending one.
+        """
+        remaining = self._has_commits.copy()
+        remaining[keys.rows["group"][has_offset]] = False
+        return frozenset(texts_of(keys.groups.take(np.flatnonzero(remaining))))
 
     def _apply(self, chunk: ChunkEffects) -> None:
         """Let commits take effect, and record issues with them."""
@@ -219,6 +241,8 @@ class _Replay:
         in_force, table = self._states.in_force()
         is_waiting = np.zeros(len(keys), "?")
         is_waiting[self._pending.keys] = True
+        has_offset = is_waiting.copy()
+        has_offset[in_force] = True
         lag = lag_of(state)
         return Commits(
             place=state.partition.place,
@@ -232,6 +256,7 @@ class _Replay:
             resets=tuple(self._resets),
             reset_count=self._reset_count,
             states=self._states_of_groups(keys.take(in_force), table),
+            without_offsets=self._without_offsets(keys, has_offset),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
             lagging_since=None if lag is None else lag.since,

@@ -220,6 +220,7 @@ class Commits:
         resets: commits of lower offsets and commits after a removal, at most MOST.
         reset_count: number of them all.
         states: the last state of each group with records of its own.
+        without_offsets: groups whose commits were all removed or aborted, so that none is in force or pending.
         log_end_offset: log end offset of the partition.
         is_whole: whether the whole log can be read.
         lagging_since: since when its leader may have later offsets, in ms, NO_TIME if it may always have; None if it
@@ -239,6 +240,7 @@ class Commits:
     resets: tuple[OffsetReset, ...] = ()
     reset_count: int = 0
     states: Mapping[str, GroupState] = field(default_factory=dict)
+    without_offsets: frozenset[str] = frozenset()
     log_end_offset: int = 0
     is_whole: bool = True
     lagging_since: int | None = None

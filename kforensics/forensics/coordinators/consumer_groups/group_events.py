@@ -49,6 +49,8 @@ class GroupEventKind(StrEnum):
 
 # The columns with the member that made the commit of a reset.
 MEMBER_COLUMNS = ("member", "client_id", "client_host")
+# What creates a group without records of its own, whether or not it takes effect.
+CREATING = (GroupEventKind.COMMITS, GroupEventKind.ABORTED, GroupEventKind.PENDING)
 OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
 
 
@@ -238,6 +240,13 @@ class GroupStory:
     events: tuple[GroupEvent, ...]
     connector: Connector | None = None
     lagging_since: int | None = None
+
+    @property
+    def state_name(self) -> str:
+        """The state as Kafka's tools write it; a group without records of its own has been created by a commit."""
+        if self.state is not None:
+            return self.state.name
+        return "Empty" if any(event.kind in CREATING for event in self.events) else "Dead"
 
     @property
     def rows(self) -> Iterator[Rows]:

@@ -224,9 +224,12 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
     resets.update(issue.key[0] for issue in commits.issues if issue.kind is CommitIssueKind.REGRESSED)
     groups = sorted({*commits.groups, *commits.states} if partitions is None else offsets)
     known = [(name, commits.states.get(name), offsets.get(name, _Offsets())) for name in groups]
+    with_commits = [
+        (state, bool(sums.partitions or sums.pending or name in commits.without_offsets)) for name, state, sums in known
+    ]
     columns = {
         "group": groups,
-        **_state_columns([(state, bool(sums.partitions or sums.pending)) for _, state, sums in known]),
+        **_state_columns(with_commits),
         **{name: [getattr(sums, name) for *_, sums in known] for name in COUNTS},
         **{
             name: [getattr(sums, name) if sums.partitions > sums.without_lag else None for *_, sums in known]
@@ -240,11 +243,15 @@ def _group_part(cluster: Cluster, commits: Commits, partitions: Collection[Topic
 
 
 def _state_columns(states: list[tuple[GroupState | None, bool]]) -> dict[str, Any]:
-    """Return the columns of the states of groups, and of groups without records of their own that have offsets."""
+    """Return the columns of the states of groups, and of groups without records of their own that had commits.
+
+    Rule: ``OffsetMetadataManager.replay``. A commit creates the group, which stays without offsets until its removal is
+    written; a tombstone creates none.
+    """
     known = [state for state, _ in states]
     return {
         "type": [state.kind if state else CLASSIC for state in known],
-        "state": [state.name if state else "Empty" if has_offsets else "Dead" for state, has_offsets in states],
+        "state": [state.name if state else "Empty" if has_commits else "Dead" for state, has_commits in states],
         "generation": [state.generation if state and state.generation != NONE else None for state in known],
         "protocol": [state.protocol if state else None for state in known],
         "members": [len(state.members) if state else 0 for state in known],
