@@ -33,9 +33,9 @@ from kforensics.forensics.coordinators.transactions.history import Coordinators
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS, GROUPS
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
-from kforensics.forensics.partition.foremost_replicas import Standing, foremost
 from kforensics.forensics.partition.partition_files import CONSUMER_OFFSETS, Partition
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank, best_ranked
 from kforensics.parsers.files.log_names import SHARE_GROUP_STATE
 from kforensics.parsers.tables.schemas import Table
 
@@ -194,7 +194,7 @@ def _with_deliveries(reader: PartitionReader, story: GroupStory, members: list[P
     """Return the history of a share group with the end of each of its partitions, from the logs of its state."""
     states = reader.states([one for one in members if one.place.topic == SHARE_GROUP_STATE])
     topics = {one.topic_id: one.place.topic for one in members if one.topic_id is not None and one.place.topic}
-    for state in foremost(states, attrgetter("partition.place.partition"), Standing.of, _length):
+    for state in best_ranked(states, attrgetter("partition.place.partition"), ReplicaRank.of, _length):
         try:
             story = with_deliveries(story, state, share_partitions_of(state, story.group), topics)
         except InputError as error:

@@ -32,9 +32,9 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import RowChunks, Rows
-from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Record
 from kforensics.parsers.log.batches import walk
@@ -245,7 +245,7 @@ class _Reading:
             is_stopped=state.partition.log_dir.clean_shutdown,
             topic_id=state.partition.topic_id,
             lacking=(*self._lacking(state), *_lost_or_damaged(state)),
-            standing=Standing.of(state),
+            rank=ReplicaRank.of(state),
         )
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:

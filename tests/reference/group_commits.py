@@ -24,8 +24,8 @@ from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.result_rows import RowChunks, Rows
-from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.control_records import control_fields
 from kforensics.parsers.format.rows import Batch, Record
@@ -318,7 +318,7 @@ class _Reading:
             without_offsets=frozenset(self._with_commits - self._with_offsets()),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage,
-            standing=Standing.of(state),
+            rank=ReplicaRank.of(state),
         )
 
     def _with_offsets(self) -> set[str]:

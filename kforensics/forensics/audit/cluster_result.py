@@ -26,8 +26,8 @@ from kforensics.forensics.core.election import Election
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.foremost_replicas import foremost
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import best_ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def group_commits(state: PartitionState, add_rows: Callable[[Rows], None] | None
 
 
 def best_replicas(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
-    """Return the foremost replica of each partition; the oldest one shows since when its log existed."""
+    """Return the best replica of each partition; the oldest one shows since when its log existed."""
     every = list(replicas)
-    return dated_by_all(foremost_markers(every), every)
+    return dated_by_all(best_markers(every), every)
 
 
 def dated_by_all(chosen: Iterable[PartitionMarkers], replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
@@ -114,13 +114,13 @@ def _existed_by(chosen: PartitionMarkers, replicas: Iterable[PartitionMarkers]) 
     return min(markers.coverage.existed_by for markers in replicas if markers.is_of_one_topic(chosen))
 
 
-def foremost_markers(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+def best_markers(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
     """Return the replica of each partition whose log counts.
 
     Of those with the same last leader epoch it is the one with the highest log end offset, then by offset gaps, whether
     it is in sync, coverage, and log start.
     """
-    return foremost(replicas, attrgetter("name"), attrgetter("standing"), _completeness)
+    return best_ranked(replicas, attrgetter("name"), attrgetter("rank"), _completeness)
 
 
 def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
@@ -134,7 +134,7 @@ def best_histories(histories: Iterable[History]) -> list[History]:
     Of those with the same last leader epoch it is the one with the newest record, then the one with the most, then the
     one that was in sync for longest.
     """
-    return foremost(histories, attrgetter("place.partition"), attrgetter("standing"), _reach)
+    return best_ranked(histories, attrgetter("place.partition"), attrgetter("rank"), _reach)
 
 
 def _reach(history: History) -> tuple[int, int, int]:
@@ -146,7 +146,7 @@ def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
 
     Of those with the same last leader epoch it is the one with the highest log end offset, then one in sync.
     """
-    return foremost(replicas, attrgetter("place.partition"), attrgetter("standing"), _extent)
+    return best_ranked(replicas, attrgetter("place.partition"), attrgetter("rank"), _extent)
 
 
 def _extent(commits: Commits) -> tuple[int, bool]:
@@ -168,7 +168,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
 ) -> ClusterResult:
     """Return rows and findings about the transactions and consumer groups of a cluster.
 
-    Of several replicas of a partition, the foremost one is used. A partition that a transaction lists and that is
+    Of several replicas of a partition, the best one is used. A partition that a transaction lists and that is
     not among the replicas is unverifiable.
 
     Args:

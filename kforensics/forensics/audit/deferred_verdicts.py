@@ -238,7 +238,7 @@ def _resolved(
         if member.is_neighbor:
             continue
         own = replica_findings(cluster_result.cluster, member.markers) if member.markers else []
-        # The foremost replica may be a neighbor, and both may have the same transaction.
+        # The best replica may be a neighbor, and both may have the same transaction.
         known = {identity(finding) for finding in own}
         of_best = (one for one in by_place.get(member.result.place, ()) if identity(one) not in known)
         yield _revised(member.result, remedies, [*of_best, *own])

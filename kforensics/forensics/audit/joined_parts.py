@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from kforensics.forensics.audit.cluster_result import best_histories, dated_by_all, foremost_markers
+from kforensics.forensics.audit.cluster_result import best_histories, best_markers, dated_by_all
 from kforensics.forensics.audit.part_rows import PartRows
 from kforensics.forensics.audit.producer_parts import CHUNK, ProducerRows, ProducersOf
 from kforensics.forensics.checks.cluster.decided_markers import of_listed, outside_window
@@ -103,7 +103,7 @@ def join_part(logs: Iterable[ProducersOf], arriving: Iterable[ProducerRows], rul
     logs = sorted(logs, key=lambda log: log.order)
     best = (
         best_histories(log.history for log in logs if log.history),
-        foremost_markers(log.markers for log in logs if log.markers),
+        best_markers(log.markers for log in logs if log.markers),
     )
     used = {id(log) for log in (*best[0], *best[1])}
     orders = {log.order: log for log in logs if id(log.history or log.markers) in used}

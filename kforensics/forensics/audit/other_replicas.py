@@ -1,6 +1,6 @@
 """Finds what is wrong with open transactions in replicas that the evaluation of their cluster does not use.
 
-Of several replicas of a partition it uses the foremost one: :func:`.foremost_replicas.foremost`.
+Of several replicas of a partition it uses the best one: :func:`.replica_ranks.best_ranked`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["identity", "replica_findings"]
 
-# What the foremost replica shows of open transactions: how long they have been idle, and between which markers.
+# What the best replica shows of open transactions: how long they have been idle, and between which markers.
 FROM_BEST = ("idle_ms", "previous_marker", "coordinator_epoch", "appended_after", "appended_by", "last_time")
 
 
 def replica_findings(cluster: Cluster, markers: PartitionMarkers) -> list[Finding]:
     """Return the findings on open transactions of a replica that the evaluation of its cluster did not use.
 
-    Of several replicas, the cluster uses the foremost one. The others have the same open transactions, except for
+    Of several replicas, the cluster uses the best one. The others have the same open transactions, except for
     those that have ended there. What it shows of those that are still open holds for the others, too.
 
     Args:
@@ -94,7 +94,7 @@ def _findings_on_open(cluster: Cluster, number: int, replica: PartitionMarkers) 
 def _without_markers(join: MarkerJoin, number: int, replica: PartitionMarkers) -> TransactionPartitionArray:
     """Return the transactions that list a partition and whose marker a replica does not have, or not yet.
 
-    The foremost replica may have lost the data to the cleaner, marker and all.
+    The best replica may have lost the data to the cleaner, marker and all.
     """
     rows = join.transaction_partitions[join.transaction_partitions["partition"] == number]
     # No marker is -1, which indexes the NEVER at the end.

@@ -18,7 +18,7 @@ from kforensics.forensics.core.election import NO_LEADER, Election, losses_of_le
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.foremost_replicas import foremost
+from kforensics.forensics.partition.replica_ranks import best_ranked
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -120,7 +120,7 @@ class Cluster:
             for replica in every
             if replica.epoch_starts and (elections is None or (replica.topic_id, replica.name[1]) in elections)
         )
-        newest = foremost(known, attrgetter("name"), attrgetter("standing"), lambda replica: (replica.log_end_offset,))
+        newest = best_ranked(known, attrgetter("name"), attrgetter("rank"), lambda replica: (replica.log_end_offset,))
         log_dirs = frozenset(replica.place.log_dir for replica in every if replica.place.log_dir is not None)
         return replace(self, elections=elections, elected=tuple(newest), log_dirs=log_dirs)
 

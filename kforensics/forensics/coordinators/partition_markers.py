@@ -24,11 +24,11 @@ from kforensics.forensics.partition.blocking_transactions import (
 from kforensics.forensics.partition.creation_order import is_one_older, times_since_creation
 from kforensics.forensics.partition.damaged_markers import damaged_markers, is_damaged, precedes_damage
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
-from kforensics.forensics.partition.foremost_replicas import NO_STANDING, Standing
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -117,7 +117,7 @@ class PartitionMarkers:
         earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
         old_format: what its leader may have refused markers of, in message format 0 or 1; None if it has refused none.
         times: oldest and newest time of its log, None if its beginning is gone: :func:`.times_since_creation`.
-        standing: its standing among the replicas of the partition.
+        rank: its rank among the replicas of the partition.
     """
 
     place: Place
@@ -138,7 +138,7 @@ class PartitionMarkers:
     earlier_start: EarlierStart | None = None
     old_format: OldFormat | None = None
     times: tuple[int, int] | None = None
-    standing: Standing = NO_STANDING
+    rank: ReplicaRank = NO_RANK
 
     def is_of_one_topic(self, other: PartitionMarkers) -> bool:
         """Return whether a replica of a partition with the same name is not known to be of another topic.
@@ -180,7 +180,7 @@ class PartitionMarkers:
             earlier_start=state.earlier_start,
             old_format=OldFormat.of(state, markers, coverage),
             times=times_since_creation(state),
-            standing=Standing.of(state),
+            rank=ReplicaRank.of(state),
         )
 
     @property

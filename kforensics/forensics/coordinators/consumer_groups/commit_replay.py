@@ -34,9 +34,9 @@ from kforensics.forensics.coordinators.repeated_records import records_read_once
 from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
-from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.lagging_replica import lag_of
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.columns.batch_columns import COMMIT
 from kforensics.parsers.columns.record_columns import RecordColumns
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -261,7 +261,7 @@ class _Replay:
             is_whole=not state.is_broken and not state.log.damage,
             lagging_since=None if lag is None else lag.since,
             left_by_shutdown=lag is not None and lag.left_by_shutdown,
-            standing=Standing.of(state),
+            rank=ReplicaRank.of(state),
         )
 
     def _states_of_groups(self, in_force: GroupKeys, table: CommitTable) -> dict[str, GroupState]:

@@ -12,7 +12,7 @@ import numpy as np
 from kforensics.forensics.coordinators.coordinator_records import RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
 from kforensics.forensics.core.record_arrays import take_rows
-from kforensics.forensics.partition.foremost_replicas import NO_STANDING, Standing
+from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
 from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.format.byte_slices import ByteSlices, arrow_binary
 from kforensics.parsers.log.log_rows import Place
@@ -226,7 +226,7 @@ class Commits:
         lagging_since: since when its leader may have later offsets, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
         left_by_shutdown: whether that is when its broker was shut down, so that it has all that was there before.
-        standing: its standing among the replicas of the partition.
+        rank: its rank among the replicas of the partition.
     """
 
     place: Place
@@ -245,4 +245,4 @@ class Commits:
     is_whole: bool = True
     lagging_since: int | None = None
     left_by_shutdown: bool = False
-    standing: Standing = NO_STANDING
+    rank: ReplicaRank = NO_RANK

@@ -19,7 +19,7 @@ from kforensics.forensics.coordinators.record_issues import StateIssue, StateIss
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.foremost_replicas import NO_STANDING, Standing
+from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
 
@@ -162,7 +162,7 @@ class History:
         lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
         lacking: records that the copy likely lacks between those that it has.
-        standing: its standing among the replicas of the partition.
+        rank: its rank among the replicas of the partition.
     """
 
     place: Place
@@ -182,7 +182,7 @@ class History:
     topic_id: str | None = None
     lagging_since: int | None = None
     lacking: tuple[LackingSpan, ...] = ()
-    standing: Standing = NO_STANDING
+    rank: ReplicaRank = NO_RANK
 
     @property
     def known_until(self) -> int:

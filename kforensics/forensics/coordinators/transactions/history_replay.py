@@ -37,10 +37,10 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.packed_rows import RowPacker
 from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.foremost_replicas import Standing
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import lagging_since
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
 from kforensics.parsers.format.array_types import IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
@@ -283,7 +283,7 @@ class _Replay:
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
             lacking=(*self._merged_segments.spans, *_lost_or_damaged(state)),
-            standing=Standing.of(state),
+            rank=ReplicaRank.of(state),
         )
 
 

@@ -16,12 +16,12 @@ from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["NO_STANDING", "Standing", "foremost"]
+__all__ = ["NO_RANK", "ReplicaRank", "best_ranked"]
 
 NO_EPOCH = -1
 
 
-class Standing(NamedTuple):
+class ReplicaRank(NamedTuple):
     """What decides whether the log of a replica counts.
 
     Attributes:
@@ -38,8 +38,8 @@ class Standing(NamedTuple):
     last_epoch: int | None = NO_EPOCH
 
     @classmethod
-    def of(cls, state: PartitionState) -> Standing:
-        """Return the standing of a replica."""
+    def of(cls, state: PartitionState) -> ReplicaRank:
+        """Return the rank of a replica."""
         topic_id = state.partition.topic_id
         return cls(
             topic_id=topic_id,
@@ -64,14 +64,14 @@ def _last_epoch(state: PartitionState) -> int | None:
     return max([own, *elected])
 
 
-NO_STANDING = Standing()
+NO_RANK = ReplicaRank()
 _Replica = TypeVar("_Replica")
 
 
-def foremost(
+def best_ranked(
     replicas: Iterable[_Replica],
     name: Callable[[_Replica], Hashable],
-    standing: Callable[[_Replica], Standing],
+    rank: Callable[[_Replica], ReplicaRank],
     completeness: Callable[[_Replica], tuple[int, ...]],
 ) -> list[_Replica]:
     """Return the replica of each partition whose log counts, in the order in which the partitions come first.
@@ -81,26 +81,26 @@ def foremost(
     Args:
         replicas: replicas of any partitions of one cluster.
         name: returns what the replicas of a partition have in common.
-        standing: returns the standing of a replica.
+        rank: returns the rank of a replica.
         completeness: returns what is higher for the more complete one of two replicas with the same last leader epoch.
     """
-    by_name = defaultdict[Hashable, list[tuple[_Replica, Standing]]](list)
+    by_name = defaultdict[Hashable, list[tuple[_Replica, ReplicaRank]]](list)
     for replica in replicas:
-        by_name[name(replica)].append((replica, standing(replica)))
+        by_name[name(replica)].append((replica, rank(replica)))
     return [max(_counting(every), key=completeness) for every in by_name.values()]
 
 
-def _counting(replicas: Sequence[tuple[_Replica, Standing]]) -> list[_Replica]:
+def _counting(replicas: Sequence[tuple[_Replica, ReplicaRank]]) -> list[_Replica]:
     """Return the replicas of a partition with the last leader epoch, as far as it is known of all of a topic."""
     current = _of_current_topic(replicas)
-    epochs = [standing.last_epoch for _, standing in current]
+    epochs = [rank.last_epoch for _, rank in current]
     # Leader epochs of another topic begin again.
-    is_known = None not in epochs and len({standing.topic_id for _, standing in current} - {None}) <= 1
+    is_known = None not in epochs and len({rank.topic_id for _, rank in current} - {None}) <= 1
     last = max((epoch for epoch in epochs if epoch is not None), default=NO_EPOCH)
-    return [replica for replica, standing in current if not is_known or standing.last_epoch == last]
+    return [replica for replica, rank in current if not is_known or rank.last_epoch == last]
 
 
-def _of_current_topic(replicas: Sequence[tuple[_Replica, Standing]]) -> list[tuple[_Replica, Standing]]:
+def _of_current_topic(replicas: Sequence[tuple[_Replica, ReplicaRank]]) -> list[tuple[_Replica, ReplicaRank]]:
     """Return the replicas of the topic that exists: those of no other one, as far as ids and times show it.
 
     Without the metadata log, the topic that was created again has the newer files or batches. A replica without a topic

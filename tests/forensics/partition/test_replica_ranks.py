@@ -11,8 +11,8 @@ import pytest
 
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.partition.examine import examine
-from kforensics.forensics.partition.foremost_replicas import Standing, foremost
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.replica_ranks import ReplicaRank, best_ranked
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import cut, drop, file_of, forge
 from tests.forensics.partition_states import HOUR, partitions_under
@@ -33,7 +33,7 @@ def chosen(folder: Path, rules: Rules | None = None) -> int | None:
     brokers = {
         one.partition.place.broker_id
         for order in permutations(states)
-        for one in foremost(order, partition_of, Standing.of, length_of)
+        for one in best_ranked(order, partition_of, ReplicaRank.of, length_of)
     }
     (broker,) = brokers
     return broker
@@ -112,16 +112,16 @@ def test_formats_without_leader_epochs(tmp_path: Path) -> None:
     forge(tmp_path / "broker-2", LONG, node_id=2, replaced={CHECKPOINT: b"0\n0\n"})
     epochs = {1: 3, 2: None}
 
-    def standing(state: PartitionState) -> Standing:
-        return replace_epoch(Standing.of(state), epochs[state.partition.place.broker_id or 0])
+    def rank(state: PartitionState) -> ReplicaRank:
+        return replace_epoch(ReplicaRank.of(state), epochs[state.partition.place.broker_id or 0])
 
     states = [examine(one, Rules(NOW + HOUR)) for one in partitions_under(tmp_path)]
-    (one,) = foremost(states, partition_of, standing, length_of)
+    (one,) = best_ranked(states, partition_of, rank, length_of)
     assert one.partition.place.broker_id == 2
 
 
-def replace_epoch(standing: Standing, epoch: int | None) -> Standing:
-    return standing._replace(last_epoch=epoch)
+def replace_epoch(rank: ReplicaRank, epoch: int | None) -> ReplicaRank:
+    return rank._replace(last_epoch=epoch)
 
 
 @pytest.mark.parametrize("epoch", [0, 9])
