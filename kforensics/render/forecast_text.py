@@ -11,7 +11,7 @@ from kforensics.forensics.core.formatting import format_count, format_size
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, IN_ZOOKEEPER, ROUTINE, Effect
 from kforensics.forensics.forecast.elections import Candidate
-from kforensics.forensics.forecast.forecast_rows import remedies, severity_of_effect
+from kforensics.forensics.forecast.forecast_rows import needs_another_release, remedies, severity_of_effect
 from kforensics.forensics.metadata.metadata_versions import release_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen
@@ -56,7 +56,8 @@ def forecast_lines(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
     if _is_cut(forecast, (silent, logged), screen):
         yield "in full:"
         yield from screen.rest("--all")
-    steps = remedies(forecast, screen.again(forecast.log_dirs)) if _is_bad(forecast, every) else []
+    without = ("--release",) if needs_another_release(forecast) else ()
+    steps = remedies(forecast, screen.again(forecast.log_dirs, *without)) if _is_bad(forecast, every) else []
     for number, (text, command) in enumerate(steps, 1):
         if number == 1:
             yield "before the start:"

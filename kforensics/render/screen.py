@@ -114,13 +114,14 @@ class Screen:
         """Return the screen with other words of its command, by the function that returns them."""
         return replace(self, command=tuple(map(shown, self.command)))
 
-    def again(self, paths: Iterable[str]) -> str:
-        """Return this command, with all its options, for some of its paths.
+    def again(self, paths: Iterable[str], *without: str) -> str:
+        """Return this command, with its options, for some of its paths.
 
         Args:
             paths: the paths in place of those that were given.
+            without: options that are left out.
         """
-        *given, _ = self.command
+        given = (words for words in self.command[:-1] if words[0] not in without)
         named = tuple(paths)
         return _command_line((*given, ("--", *named) if any(path.startswith("-") for path in named) else named))
 

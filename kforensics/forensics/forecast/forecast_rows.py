@@ -163,14 +163,21 @@ def remedies(forecast: BrokerForecast, again: str) -> list[Remedy]:
         steps += [Remedy(text, " && ".join(commands))] if log_dirs else []
     steps += [_of_unread_start(part, effect) for part, effect in every if part and effect.kind == START_UNREAD]
     remedies = [step for step in dict.fromkeys(steps) if step is not None]
-    is_of_release = all(isinstance(refusal, ReleaseRefusedError) for refusal in forecast.refusals)
-    if remedies and not (is_of_release and forecast.refusals):
+    is_of_release = bool(forecast.refusals) and all(isinstance(one, ReleaseRefusedError) for one in forecast.refusals)
+    if remedies and not is_of_release:
         sources = " ".join(shlex.quote(path) for path in forecast.log_dirs)
         copy = f"cp --archive --sparse=always {sources} /path/with/space/"
         remedies.insert(0, Remedy("First copy the log directories as they are: a start changes them.", copy))
     if remedies:
-        remedies.append(Remedy("Run forecast again. Start the broker only when it shows what you expect.", again))
+        release = " for the release that you will start" if needs_another_release(forecast) else ""
+        text = f"Run forecast again{release}. Start the broker only when it shows what you expect."
+        remedies.append(Remedy(text, again))
     return remedies
+
+
+def needs_another_release(forecast: BrokerForecast) -> bool:
+    """Return whether the release refuses the metadata whatever is done before the start."""
+    return any(isinstance(one, ReleaseRefusedError) and not one.command for one in forecast.refusals)
 
 
 FORMAT = (

@@ -16,7 +16,7 @@ from kforensics.forensics.forecast.next_start import forecast_start
 from lab.forecast.bases import unpack
 from lab.forecast.compare import differences, unsaid_changes
 from lab.forecast.releases import RESULTS, STARTED_BY, WRITTEN, Written
-from tests.command import run
+from tests.command import SAMPLES, run
 from tests.forensics.forecast.test_next_start import ROUTINE_PATTERNS
 
 TRUTH: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -62,6 +62,22 @@ def test_remedy_of_a_small_segment_names_each_topic(tmp_path: Path) -> None:
     altered = "--alter --entity-type topics --entity-name plain --add-config segment.bytes=1048576"
     alter = f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP" {altered}'
     assert [step.command for step in steps] == [alter, "kforensics forecast"]
+
+
+def test_the_command_to_repeat_has_no_release_that_refuses_for_good() -> None:
+    ended = run("forecast", "--release", "3.9.1", SAMPLES / "deletion" / "broker-1")
+    assert ended.lines[0].endswith("release 3.9: refuses")
+    (command,) = [line for line in ended.lines if line.startswith("     $ ")]
+    assert command.split()[1:3] == ["kforensics", "forecast"]
+    assert "--release" not in command
+
+
+def test_the_command_to_repeat_has_the_release_if_something_can_be_done(tmp_path: Path) -> None:
+    unpack(BY_NAME["3.9.1-small-segments"].base, tmp_path)
+    ended = run("forecast", "--release", "4.1.1", tmp_path / "data")
+    again = [line for line in ended.lines if line.startswith("     $ kforensics forecast")]
+    assert again
+    assert all("--release 4.1.1" in line for line in again)
 
 
 def test_first_screen_says_release_and_reason(tmp_path: Path) -> None:
