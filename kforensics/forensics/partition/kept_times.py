@@ -47,8 +47,15 @@ def precede_data(state: PartitionState) -> bool:
 
 
 def newest_written_ms(state: PartitionState) -> int | None:
-    """Return the newest time of its files as an upper bound on what was written; None if they do not show it."""
-    return None if state.has_predated_files else state.partition.newest_mtime_ms
+    """Return the newest time of its segments as an upper bound on what was written; None if they do not show it.
+
+    A broker writes snapshots and transaction indexes also when it stops or starts, long after the last batch. Segments
+    that a copy has made older than what brokers wrote into them show nothing, even if the other files are newer.
+    """
+    appended = state.partition.appended_ms
+    if appended is None or state.has_predated_files:
+        return None
+    return None if appended + state.rules.clock_skew_ms < _written_by_broker(state) else appended
 
 
 def kept_until(state: PartitionState, newest_ms: int = NO_TIME) -> int:

@@ -17,7 +17,7 @@ from kforensics.forensics.partition.kept_times import kept_until, newest_written
 from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, forge_coordinator
-from tests.forensics.forge import forge, keep_times
+from tests.forensics.forge import file_of, forge, keep_times
 from tests.forensics.partition_states import partitions_under, state_under
 
 SECOND, HOUR, DAY = 1000, 3_600_000, 86_400_000
@@ -69,6 +69,24 @@ def test_a_late_write_with_timestamps_of_tomorrow_hangs_by_its_file(written: int
     for file in (*tmp_path.glob("__transaction_state-0/*"), *tmp_path.glob("*-checkpoint")):
         utime(file, ns=((NOW + 62 * SECOND) * 1_000_000,) * 2)
     assert hanging(tmp_path, NOW + 62 * SECOND) == [("critical", "exact")]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [(45, [("critical", "exact")]), (58, []), (34, []), (-3600, [])],
+    ids=["before the coordinator's last record", "as clocks differ", "older than a marker", "another time zone"],
+)
+def test_a_broker_that_was_restarted_has_not_written_to_the_log_since(
+    written: int, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    """A 4.3.1 with a late write: its orderly stop wrote the snapshot, and its start the indexes."""
+    folder = forge_broker(tmp_path, MARKER)
+    forge(tmp_path, f"{MARKER}; D 7 0 1-1 @2-2 T {at(DAY)}")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    keep_times(tmp_path, NOW + 62 * SECOND, NOW + 70 * SECOND)
+    utime(file_of(folder), ns=((NOW + written * SECOND) * 1_000_000,) * 2)
+    assert file_of(folder, 3, "snapshot").exists()
+    assert hanging(tmp_path, NOW + 70 * SECOND) == expected
 
 
 @pytest.mark.parametrize(
