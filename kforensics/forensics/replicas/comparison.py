@@ -132,7 +132,7 @@ class Comparison:
 
         It fell out of sync before the first record that it lacks was written, or at most STOPS_TO_FETCH_MS later unless
         its broker was shut down cleanly, which fetches until then. Or it came into sync only after its files had been
-        written.
+        written. One that a reassignment has added, and that was not there before, may lack what is older than itself.
         """
         broker_id, newest = replica.partition.place.broker_id, replica.partition.newest_mtime_ms
         change = next((change for change in self.sync_changes if change.broker_id == broker_id), None)
@@ -140,6 +140,9 @@ class Comparison:
             return None
         if change.is_in_sync:
             return change if newest is not None and newest < change.timestamp else None
+        created = replica.partition.created_ms
+        if change.is_added and (created is None or created + replica.state.rules.clock_skew_ms >= change.timestamp):
+            return change
         lacking_since = self.lacking_since(replica, other)
         tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
         is_earlier = lacking_since is not None and lacking_since + tolerance < change.timestamp

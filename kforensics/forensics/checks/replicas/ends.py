@@ -34,9 +34,9 @@ CODES = by_name(
             "or has lost data. If it becomes leader, the others truncate what they have beyond its end."
         ),
         benign=(
-            "It was out of sync and lagging, its files were copied earlier, or its broker was stopped earlier. If its "
-            "files are the older ones, or the metadata of the cluster has it out of sync, the severity is only info, "
-            "but not if its log was once longer."
+            "It was out of sync and lagging, a reassignment fills it, its files were copied earlier, or its broker was "
+            "stopped earlier. If its files are the older ones, or the metadata of the cluster has it out of sync, the "
+            "severity is only info, but not if its log was once longer."
         ),
     ),
     Code(
@@ -137,6 +137,8 @@ def _why_out_of_sync(change: SyncChange) -> str:
     when = format_time(change.timestamp)
     if change.is_in_sync:
         return f"It came into sync at {when}, after its files had been written."
+    if change.is_added:
+        return f"It was added to the replicas at {when} and has not come into sync yet, so it lags and will catch up."
     return f"It has been out of sync since {when}, so it lags and will catch up."
 
 

@@ -34,6 +34,7 @@ SILENT = {
 
 TRUNCATED, LAG, START = FIRES
 OLDER, NEWER = 1, 4_000_000_000
+DAY = 86_400_000
 SHORT, LONG = "plain @0-4", "plain @0-4; plain @5-9"
 
 
@@ -156,6 +157,45 @@ def test_the_metadata_shows_that_a_replica_was_out_of_sync(
     words = f"came into sync at {format_time(begun + after_ms)}" if is_in_sync else "so it lags and will catch up"
     assert (words in finding.message) == (severity == Severity.INFO)
     assert ("Not ruled out: it lags out of sync" in finding.message) == (severity == Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("created_ms", "options", "change", "severity"),
+    [
+        (0, {}, {}, Severity.INFO),
+        (-4_000, {}, {}, Severity.INFO),
+        (None, {}, {}, Severity.INFO),
+        (-60_000, {}, {}, Severity.WARNING),
+        (0, {"high_watermark": 7}, {}, Severity.WARNING),
+        (0, {"leader_epochs": {0: 0, 5: 1}}, {}, Severity.CRITICAL),
+        (0, {}, {"is_added": False}, Severity.WARNING),
+        (0, {}, {"is_added": False, "is_in_sync": True}, Severity.WARNING),
+    ],
+    ids=[
+        *("created then", "as clocks differ", "unknown", "there before", "it once had more", "elected"),
+        *("fell out of sync", "in sync"),
+    ],
+)
+def test_a_replica_that_a_reassignment_fills_may_lack_what_is_older(
+    tmp_path: Path, created_ms: int | None, options: dict[str, Any], change: dict[str, bool], severity: Severity
+) -> None:
+    """Seen on 4.1.1: copied in the middle of a reassignment with a throttle, after the leader's files."""
+    own = {"high_watermark": 0, "clean_shutdown": False, **options}
+    other = {"high_watermark": 8, "clean_shutdown": False, "leader_epochs": {0: 0}}
+    forged(tmp_path, (SHORT, own), (LONG, other))
+    for file in tmp_path.rglob("*"):
+        utime(file, (NEWER, NEWER))
+    added_ms = NOW + DAY
+    created = tmp_path / "broker-1" / "t-0" / "partition.metadata"
+    if created_ms is None:
+        created.unlink()
+    else:
+        utime(created, ns=((added_ms + created_ms) * 1_000_000,) * 2)
+    added = SyncChange(1, is_in_sync=False, timestamp=added_ms, is_added=True)
+    (finding,) = findings(replace(compare(tmp_path), sync_changes=(replace(added, **change),)))
+    assert brief([finding])[0][:2] == (TRUNCATED, severity)
+    words = f"It was added to the replicas at {format_time(added_ms)} and has not come into sync yet"
+    assert (words in finding.message) == (severity == Severity.INFO)
 
 
 @pytest.mark.parametrize(("elected", "severity"), [({0: 0, 5: 1}, Severity.CRITICAL), ({0: 0}, Severity.WARNING)])
