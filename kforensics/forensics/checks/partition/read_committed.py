@@ -139,10 +139,12 @@ def _without_entry(state: PartitionState, index: AbortedEntries) -> Iterator[Row
         is_covered = begins <= np.maximum(aborted["first_offset"], state.local_log_start_offset)
         starts_later = ~is_covered & (match != NOTHING) & (aborted["first_offset"] < state.local_log_start_offset)
         markers = aborted["marker_offset"]
+        # A tool lists a folder before it copies the files: what a snapshot covers was written before all of them.
+        listed = max(state.partition.snapshots, default=0)
         more = {
             "index": _segments(state, markers),
             "begins": begins,
-            "newer": markers > index.last_in_active_index,
+            "newer": (markers > index.last_in_active_index) & (markers >= listed),
         }
         yield RowPart(aborted, more).taken(~(is_covered | starts_later))
 

@@ -239,6 +239,26 @@ def test_a_copy_does_not_age_when_it_is_evaluated_later(written_ms: int, severit
     assert key_facts(found_in(tmp_path, NOW + 48 * HOUR)) == [(MISSING, severity), (MISMATCH, severity)]
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "severity"),
+    [(None, Severity.INFO), (3, Severity.INFO), (4, Severity.CRITICAL)],
+    ids=["none", "before the marker", "after it"],
+)
+def test_a_snapshot_of_an_orderly_stop_shows_that_a_marker_is_older_than_the_copy(
+    snapshot: int | None, severity: Severity, tmp_path: Path
+) -> None:
+    """A 4.3.1 whose index had been deleted while it was stopped, copied soon after its start."""
+    partition = forge(tmp_path, NESTED, txnindex={0: [(2, 1, 2, 0)]})
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    written = file_of(partition, 4, "snapshot")
+    if snapshot is None:
+        written.unlink()
+    else:
+        written.rename(file_of(partition, snapshot, "snapshot"))
+    set_times(partition, NOW, NOW + HOUR // 2)
+    assert key_facts(found_in(tmp_path, NOW + HOUR // 2)) == [(MISSING, severity), (MISMATCH, severity)]
+
+
 def test_files_that_have_not_kept_their_times_do_not_make_a_copy_late(tmp_path: Path) -> None:
     """All are of the time of a second copy; brokers of 3.3.2 and 4.4.0 had written the marker during the first one."""
     partition = forge(tmp_path, NESTED, clean_shutdown=False, txnindex={0: [(2, 1, 2, 0)]})
