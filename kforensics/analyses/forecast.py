@@ -9,7 +9,6 @@ from itertools import chain
 from typing import TypeAlias
 
 from kforensics.errors import InputError, UsageError
-from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
 from kforensics.forensics.forecast.cluster_ids import ForeignClusterId, foreign_cluster_ids
 from kforensics.forensics.forecast.effects import OTHER_CLUSTER, Effect
@@ -19,6 +18,7 @@ from kforensics.forensics.forecast.log_directory import MARKER, META, METADATA_F
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.forecast.release_limits import release_numbers
 from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
+from kforensics.forensics.partition.cluster_copies import copies_by_names
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, folder_of, partitions_of
 from kforensics.parsers.files.discover import Notify, find_files
 from kforensics.parsers.files.folders import Entry, folders_of
@@ -89,7 +89,8 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
     are_named = {path.rstrip("/") for path in paths} >= metas.keys()
     foreign = {each.path: each for each in foreign_cluster_ids(identities)}
-    brokers = _by_broker(metas, foreign, {} if are_named else _copies(identities))
+    ids = {directory: (meta.node_id, meta.directory_id) for directory, meta in identities.items()}
+    brokers = _by_broker(metas, foreign, {} if are_named else copies_by_names(ids))
     meter = watcher()
     sizes = [_folder_sizes(directories) if meter.is_shown else {} for directories in brokers.values()]
     for expected in sizes:
@@ -185,17 +186,6 @@ def _is_empty(folder: Entry) -> bool:
 def _once(directories: Sequence[str]) -> list[str]:
     """Return log directories without those that have another path, as by a link."""
     return [*{folders_of(path).identity(path): path for path in reversed(directories)}.values()][::-1]
-
-
-def _copies(found: Mapping[str, MetaProperties]) -> dict[str, str]:
-    """Return the folder of its copy by log directory; empty if no broker was found more than once."""
-    if len({meta.node_id for meta in found.values()}) == len(found):
-        return {}
-    log_dirs = [LogDir(path, meta.node_id, meta.directory_id) for path, meta in found.items()]
-    for log_dir in log_dirs:
-        names = (parse_folder_name(child.name) for child in folders_of(log_dir.path).children(log_dir.path))
-        log_dir.partitions.update((name.topic, name.partition) for name in names if name is not None)
-    return copy_folders(log_dirs)
 
 
 def forecast_elections(paths: Sequence[str], notify: Notify) -> Iterator[Candidate]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kforensics.forensics.audit.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.cluster_copies import LogDir, copy_folders
 from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -94,7 +94,8 @@ class Clusters:
     several, its cluster is unknown, and it counts as a cluster of its own.
 
     If two log directories of a broker are copies of one, or a topic has two ids, the cluster was copied several times,
-    or cloned, and log directories belong together according to their folders: :mod:`.cluster_copies`.
+    or cloned, and log directories belong together according to their folders:
+    :mod:`kforensics.forensics.partition.cluster_copies`.
 
     Attributes:
         ids: ids of all clusters, from ``meta.properties``.

@@ -26,6 +26,7 @@ __all__ = [
     "LogDirectory",
     "PartitionFolder",
     "clash_of",
+    "first_folder",
     "has_log",
     "is_first_folder",
     "read_identity",
@@ -245,7 +246,12 @@ def _topic_id(folder: str) -> str | None:
 
 def is_first_folder(folder: str, log_dir: str) -> bool:
     """Return whether a folder has the findings on its log directory: that of the metadata, otherwise the first one."""
-    return _first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms) == folder.rstrip("/")
+    return first_folder(log_dir) == folder.rstrip("/")
+
+
+def first_folder(log_dir: str) -> str | None:
+    """Return the folder of the metadata log in a log directory, otherwise the first of a log; None without one."""
+    return _first_folder(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms)
 
 
 @lru_cache(maxsize=64)

@@ -247,12 +247,16 @@ def index_limits(metadata: LoadedMetadata | None, topic: str | None) -> IndexLim
 
 
 def metadata_beside(partition: Partition) -> LoadedMetadata | None:
-    """Return what a broker reads from the metadata log beside a partition, None without one or if the broker ends."""
-    path = f"{partition.log_dir.path or ''}/{METADATA_TOPIC}-0"
-    try:
-        return _metadata(path, partition.place.broker_id, tuple(folders_of(path).children(path)))
-    except (InputError, LoadRefusedError):
-        return None
+    """Return what a broker reads from the metadata log beside a partition, None without one or if the broker ends.
+
+    It may be in another log directory. If the broker was not shut down cleanly, that may be of another moment.
+    """
+    others = (each for each in partition.log_dir.beside if each.clean_shutdown)
+    for log_dir in (partition.log_dir, *others):
+        path = f"{log_dir.path or ''}/{METADATA_TOPIC}-0"
+        with suppress(InputError, LoadRefusedError):
+            return _metadata(path, partition.place.broker_id, tuple(folders_of(path).children(path)))
+    return None
 
 
 @lru_cache(maxsize=4)

@@ -55,6 +55,7 @@ class LogDir:
         written: when a checkpoint was written, by the name of the file.
         directory_id: from ``meta.properties``; brokers before 3.7 write none.
         broker_id: from ``meta.properties``.
+        beside: the other log directories of its broker that were found, without their checkpoints.
     """
 
     path: str | None
@@ -66,6 +67,7 @@ class LogDir:
     directory_id: str | None = None
     forbidden: Mapping[str, str] = field(default_factory=dict)
     broker_id: int | None = None
+    beside: tuple[LogDir, ...] = ()
 
     @property
     def written_ms(self) -> int | None:

@@ -99,12 +99,12 @@ def first_dirty_elsewhere(place: LogPlace, own: LogDir, log_dirs: Iterable[LogDi
     return max(found, default=None)
 
 
-def partitions_in(log_dir: str | None, state: str) -> set[tuple[str | None, int | None]]:
+def partitions_in(log_dir: str | None, state: str | None) -> set[tuple[str | None, int | None]]:
     """Return the partitions whose folders in a log directory have a state; none if it cannot be listed.
 
     Args:
         log_dir: the log directory, None if it is unknown.
-        state: a state in the names of folders.
+        state: a state in the names of folders, None for any.
     """
     if log_dir is None:
         return set()
@@ -112,7 +112,7 @@ def partitions_in(log_dir: str | None, state: str) -> set[tuple[str | None, int 
         names = [parse_folder_name(child.name) for child in folders_of(log_dir).children(log_dir) if child.is_folder]
     except InputError:
         return set()
-    return {(name.topic, name.partition) for name in names if name is not None and name.state == state}
+    return {(name.topic, name.partition) for name in names if name is not None and state in (None, name.state)}
 
 
 def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from kforensics.errors import InputForbiddenError
+from kforensics.forensics.partition.cluster_copies import copies_by_names
 from kforensics.forensics.partition.log_dirs import (
     CLEANER,
     DELETED,
@@ -194,7 +195,7 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
             by_folder.setdefault(folder_of(file), []).append(file)
     unlisted = {members[0].log_dir for members in by_folder.values()} - set(by_log_dir)
     by_log_dir |= {path: list(root_files(path)) for path in unlisted if path is not None}
-    log_dirs = {path: log_dir_of(path, members) for path, members in by_log_dir.items()}
+    log_dirs = _with_others({path: log_dir_of(path, members) for path, members in by_log_dir.items()})
     in_folders = (_partition(folder, members, log_dirs) for folder, members in by_folder.items())
     partitions = [_as_read(_with_moved_entry(partition, log_dirs.values())) for partition in in_folders]
     with_log = [partition for partition in partitions if partition.has_log]
@@ -204,6 +205,23 @@ def partitions_of(files: Iterable[FoundFile]) -> list[Partition]:
         (partition for number, partition in enumerate(found) if number not in moved),
         key=lambda partition: partition_sort_key(partition.place, partition.folder),
     )
+
+
+def _with_others(log_dirs: Mapping[str | None, LogDir]) -> dict[str | None, LogDir]:
+    """Return log directories with the other ones of their brokers, but not with those of other copies of these."""
+    brokers: dict[tuple[str, int], list[LogDir]] = {}
+    for each in log_dirs.values():
+        if each.path is not None and each.cluster_id is not None and each.broker_id is not None:
+            brokers.setdefault((each.cluster_id, each.broker_id), []).append(each)
+    found = dict(log_dirs)
+    for of_broker in brokers.values():
+        copies = copies_by_names({each.path or "": (each.broker_id, each.directory_id) for each in of_broker})
+        alone = [replace(each, checkpoints={}, damaged={}, written={}, forbidden={}) for each in of_broker]
+        for each in of_broker:
+            copy = copies.get(each.path or "")
+            others = (other for other in alone if other.path != each.path and copies.get(other.path or "") == copy)
+            found[each.path] = replace(each, beside=tuple(others))
+    return found
 
 
 def forbidden_sidecars(files: Iterable[FoundFile]) -> Iterator[InputForbiddenError]:

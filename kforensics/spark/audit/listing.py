@@ -88,7 +88,7 @@ PlanRow = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class RootFile:
-    """A file of another log directory of the broker, which may show where a partition was before.
+    """A file of another log directory of the broker, which may have a partition, too, or have had it before.
 
     Attributes:
         file: the file, which another item lists.
@@ -98,8 +98,8 @@ class RootFile:
 
 
 Found = FoundFile | DeferredFolder | Unreadable | RootFile
-# Files that show the broker of a log directory, and what its cleaner has done.
-ROOT_NAMES = (CLEANER, "meta.properties")
+# Files that show the broker of a log directory, whether it was shut down cleanly, and what its cleaner has done.
+ROOT_NAMES = (CLEANER, "meta.properties", ".kafka_cleanshutdown")
 
 
 def items_of(paths: Sequence[str]) -> Iterator[list[Found]]:

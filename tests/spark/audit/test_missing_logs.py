@@ -51,6 +51,19 @@ def test_a_partition_that_was_moved_by_hand_gives_the_same_rows(spark: SparkSess
         assert found[table] == expected[table], table
 
 
+def test_the_start_of_a_broker_with_two_log_directories_gives_the_same_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Another task lists the log directory with the metadata log, which no longer assigns what has no topic id."""
+    source = shutil.copytree(SAMPLES / "compaction" / "broker-1", tmp_path / "logs" / "disk-1")
+    logs = move_by_hand("compact-0", Path(source))
+    (logs / "disk-1-moved" / "compact-0" / "partition.metadata").unlink()
+    expected = audit_in_process([str(logs)], tmp_path / "expected")
+    found = audit_here(spark, SparkRequest((str(logs),), output=str(tmp_path / "store"), as_of_ms=AS_OF_MS))
+    assert any("'start-stray'" in row for row in expected["findings"])
+    assert found["findings"] == expected["findings"]
+
+
 def test_a_topic_that_no_partition_has_is_a_usage_error(spark: SparkSession) -> None:
     broker = SAMPLES / "transactions-v2" / "broker-1"
     with pytest.raises(UsageError, match=r"no topic 'comitted'; did you mean committed\?"):

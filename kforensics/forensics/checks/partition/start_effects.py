@@ -15,8 +15,16 @@ from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
-from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, PartitionForecast
+from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED
 from kforensics.forensics.forecast.broker_reader import CORRUPT, CorruptLogError, batches_from, next_offset
+from kforensics.forensics.forecast.certain_effects import (
+    LEFT_OUT,
+    NOTHING_SERVED,
+    PROMOTED,
+    UNLED,
+    certain_effects,
+    directories_of,
+)
 from kforensics.forensics.forecast.effects import DIRECTORY_LOST, Effect, LoadRefusedError
 from kforensics.forensics.forecast.index_limits import check_indexes, index_removal
 from kforensics.forensics.forecast.log_directory import (
@@ -24,9 +32,7 @@ from kforensics.forensics.forecast.log_directory import (
     META,
     METADATA_FOLDER,
     SOME_COPIED,
-    LogDirectory,
     PartitionFolder,
-    has_log,
     is_first_folder,
     read_log_directory,
 )
@@ -169,13 +175,10 @@ CHECKPOINT_CODES = {
     "replication-offset-checkpoint": "checkpoint-hw-beyond-end",
     "leader-epoch-checkpoint": "leader-epoch-checkpoint-mismatch",
 }
-LEFT_OUT = "left out"
 DIRECTORY_CODES = {
     **dict.fromkeys((CREATED, COPIED, LEFT_OUT), "start-creates-empty"),
-    "without-leader": "start-without-leader",
-    DIRECTORY_LOST: "start-without-leader",
-    "nothing-served": "start-without-leader",
-    "promoted": "start-promotes-future",
+    **dict.fromkeys((UNLED, DIRECTORY_LOST, NOTHING_SERVED), "start-without-leader"),
+    PROMOTED: "start-promotes-future",
 }
 LOG_CODES = {"torn-tail": "start-torn-tail", "truncated": "start-cuts-log", "records-return": "start-returns-records"}
 # Partitions that a message names.
@@ -188,12 +191,14 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir.path
     if name is None or name.state != LIVE or log_dir is None:
         return
-    word = shell_word(f"./{log_dir}" if log_dir.startswith("-") else log_dir)
     try:
         for finding in _in_folder(state, PartitionFolder(partition.folder, name, partition.topic_id), log_dir):
             remedy = finding.remedy or finding.code.remedy
+            words = " ".join(
+                shell_word(f"./{path}" if path.startswith("-") else path) for path in directories_of(partition.log_dir)
+            )
             for command in ("`kforensics forecast", "`kforensics cluster"):
-                remedy = remedy.replace(f"{command}`", f"{command} {word}`")
+                remedy = remedy.replace(f"{command}`", f"{command} {words}`")
             yield replace(finding, remedy=remedy)
     except InputError:
         return  # the file has a finding of its own, or the partition an error
@@ -227,32 +232,11 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
     for folder in directory.folders if directory.clean else ():
         try:
             if folder.name.state in BESIDE:
-                check_indexes(folder.path, index_limits(forecast.metadata, folder.name.topic))
+                check_indexes(folder.path, index_limits(metadata_beside(state.partition), folder.name.topic))
         except LoadRefusedError as refused:
             yield _refused(state, refused)
-    kinds: dict[str, list[tuple[str, Effect]]] = {}
-    left_out = directory.left_out
-    for partition, effect in forecast.all_effects():
-        is_static = effect.kind in ("without-leader", DIRECTORY_LOST, "nothing-served")
-        is_certain = effect.kind in DIRECTORY_CODES and (is_static or state.partition.log_dir.clean_shutdown)
-        if is_certain and (effect.kind not in (CREATED, COPIED) or _is_lost(directory, partition)):
-            is_left_out = partition is not None and (partition.topic, partition.partition) in left_out
-            kind = LEFT_OUT if is_left_out and effect.kind in (CREATED, COPIED) else effect.kind
-            kinds.setdefault(kind, []).append((partition.name if partition else "", effect))
-    for kind, effects in kinds.items():
+    for kind, effects in certain_effects(state.partition.log_dir).items():
         yield _directory_finding(state, log_dir, kind, effects)
-
-
-def _is_lost(directory: LogDirectory, created: PartitionForecast | None) -> bool:
-    """Return whether the folder of a partition that had data is missing; one that becomes stray has its own finding."""
-    if created is None:
-        return False
-    key = created.topic, created.partition
-    had_data = any(offsets.get(key, 0) > 0 for offsets in directory.checkpoints.values())
-    try:
-        return had_data and not has_log(f"{created.log_dir}/{created.name}")
-    except InputError:
-        return had_data
 
 
 def _directory_finding(state: PartitionState, log_dir: str, kind: str, effects: list[tuple[str, Effect]]) -> Finding:

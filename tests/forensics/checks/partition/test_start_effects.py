@@ -14,11 +14,13 @@ import kforensics
 from kforensics.forensics.checks.partition import metadata_snapshots, start_effects
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.forecast.forecast_rows import remedies
+from kforensics.forensics.forecast.log_directory import MARKER, META
 from kforensics.forensics.forecast.next_start import forecast_start
 from kforensics.forensics.partition.examine import examine
 from lab.forecast.bases import BASES, DATA, Base, unpack
 from lab.forecast.cases import cases_of
 from tests.forensics.checks.partition.check_runs import HEALTHY_SCENARIOS, RULES, code_names, findings_in_sample
+from tests.forensics.moved_by_hand import move_by_hand
 from tests.forensics.partition_states import partitions_under
 from tests.thorough import some
 
@@ -166,6 +168,74 @@ def test_releases_before_stray_folders_delete_what_they_are_not_assigned(
     ((finding,),) = _found(tmp_path / "data").values()
     assert finding.code.name == "start-stray"
     assert f"The next start {does}" in finding.message
+
+
+@pytest.fixture
+def disks(pristine: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Return the two log directories of a stopped broker: the first has the metadata log, the second only plain-0."""
+    first = Path(shutil.copytree(pristine, tmp_path / "data"))
+    move_by_hand("plain-0", first)
+    return first, tmp_path / "data-moved"
+
+
+def _found_in(folder: Path) -> list[tuple[str, str]]:
+    """Return the folders of the findings on several log directories, and their codes."""
+    states = [examine(partition, RULES) for partition in partitions_under(folder)]
+    found = [(state.partition, finding) for state in states for finding in start_effects.findings(state)]
+    return [(str(Path(partition.folder).relative_to(folder)), finding.code.name) for partition, finding in found]
+
+
+def test_disks_of_a_broker_that_starts_as_usual_are_silent(disks: tuple[Path, Path], tmp_path: Path) -> None:
+    assert _found_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("original", ["on the other disk", "gone", "of another broker", "gone, and not stopped"])
+def test_a_future_folder_is_promoted_if_no_disk_has_the_original(
+    original: str, disks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A replica is moved between the log directories of a broker that is stopped meanwhile."""
+    first, second = disks
+    shutil.copytree(second / "plain-0", first / f"plain-0.{'0123456789abcdef' * 2}-future")
+    if original.startswith("gone"):
+        shutil.rmtree(second / "plain-0")
+    if original == "gone, and not stopped":
+        (second / MARKER).unlink()
+    if original == "of another broker":
+        meta = (second / META).read_text("ascii")
+        (second / META).write_text(meta.replace("node.id=1", "node.id=2"), "ascii")
+    expected = [("data/__cluster_metadata-0", "start-promotes-future")]
+    assert _found_in(tmp_path) == (expected if original in ("gone", "of another broker") else [])
+
+
+def test_a_folder_that_is_missing_on_a_disk_without_the_metadata_log_is_found_once(
+    disks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    shutil.move(disks[0] / "single-0", disks[1])
+    shutil.rmtree(disks[1] / "plain-0")
+    ((finding,),) = _found(tmp_path).values()
+    assert finding.code.name == "start-creates-empty"
+    assert finding.evidence["partitions"] == ["plain-0"]
+    assert f"`kforensics forecast {disks[0]} {disks[1]}`" in (finding.remedy or "")
+    assert _found_in(disks[1]) == []
+
+
+def test_a_folder_without_a_topic_id_becomes_stray_on_a_disk_without_the_metadata_log(
+    disks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (disks[1] / "plain-0" / "partition.metadata").unlink()
+    assert _found_in(tmp_path) == [("data-moved/plain-0", "start-stray")]
+    assert _found_in(disks[1]) == []
+    (disks[0] / MARKER).unlink()  # its metadata log may be of an earlier moment
+    assert _found_in(tmp_path) == []
+
+
+def test_a_folder_is_not_looked_for_in_another_copy_of_the_broker(disks: tuple[Path, Path], tmp_path: Path) -> None:
+    for copy in ("before", "after"):
+        for disk in disks:
+            shutil.copytree(disk, tmp_path / "copies" / copy / disk.name)
+    shutil.rmtree(tmp_path / "copies" / "after" / "data-moved" / "plain-0")
+    found = _found_in(tmp_path / "copies")
+    assert found == [("after/data/__cluster_metadata-0", "start-creates-empty")]
 
 
 def test_a_foreign_folder_is_to_be_moved_away(pristine: Path, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations, product, takewhile
 from typing import TypeAlias
 
+from kforensics.forensics.partition.log_places import partitions_in
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
-__all__ = ["LogDir", "copy_folders"]
+__all__ = ["LogDir", "copies_by_names", "copy_folders"]
 
 # The paths that a path cannot be in one copy with.
 _Conflicts: TypeAlias = Mapping[str, set[str]]
@@ -37,7 +38,7 @@ class LogDir:
     path: str
     broker_id: int | None
     directory_id: str | None
-    partitions: set[tuple[str, int | None]] = field(default_factory=set)
+    partitions: set[tuple[str | None, int | None]] = field(default_factory=set)
     topic_ids: set[tuple[str, str]] = field(default_factory=set)
     newest_ms: int = 0
 
@@ -111,6 +112,17 @@ def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
         for copy, folder in zip(copies, folders, strict=True)
         for each in copy.log_dirs
     }
+
+
+def copies_by_names(identities: Mapping[str, tuple[int | None, str | None]]) -> dict[str, str]:
+    """Return what :func:`copy_folders` does, by the names of folders; empty if each broker has one log directory.
+
+    Args:
+        identities: broker id and directory id by log directory.
+    """
+    if len({broker_id for broker_id, _ in identities.values()}) == len(identities):
+        return {}
+    return copy_folders([LogDir(path, *ids, partitions_in(path, None)) for path, ids in identities.items()])
 
 
 def _of_brokers(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
