@@ -8,7 +8,6 @@ from functools import cached_property
 from operator import attrgetter
 
 from kforensics.errors import InputForbiddenError
-from kforensics.forensics.partition.cluster_copies import copies_by_names
 from kforensics.forensics.partition.log_dirs import (
     CLEANER,
     DELETED,
@@ -213,8 +212,13 @@ def _with_others(log_dirs: Mapping[str | None, LogDir]) -> dict[str | None, LogD
     for each in log_dirs.values():
         if each.path is not None and each.cluster_id is not None and each.broker_id is not None:
             brokers.setdefault((each.cluster_id, each.broker_id), []).append(each)
+    several = [of_broker for of_broker in brokers.values() if len(of_broker) > 1]
+    if not several:
+        return dict(log_dirs)
+    from kforensics.forensics.partition.cluster_copies import copies_by_names  # most brokers have one log directory
+
     found = dict(log_dirs)
-    for of_broker in brokers.values():
+    for of_broker in several:
         copies = copies_by_names({each.path or "": (each.broker_id, each.directory_id) for each in of_broker})
         alone = [replace(each, checkpoints={}, damaged={}, written={}, forbidden={}) for each in of_broker]
         for each in of_broker:
