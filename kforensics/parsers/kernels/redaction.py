@@ -10,7 +10,6 @@ from kforensics.parsers.kernels.intrinsics import (
     get_slot,
     load64,
     shift_right,
-    store8,
     store64,
     wrapping_add,
 )
@@ -35,9 +34,8 @@ SIGMA = np.array(
     ],
     np.int64,
 ).reshape(-1)
-# In the work memory of a block: the words of a round, the state, the state after the key, and the last block of bytes.
-STATE, KEYED, LAST = 128, 192, 256
-HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
+# In the work memory of a block: the state, the state after the key, and the last block of bytes.
+STATE, KEYED, LAST = 0, 64, 128
 
 
 @inlined
@@ -46,50 +44,58 @@ def _rotated(word: int, bits: int) -> int:
 
 
 @inlined
-def _mix(work: int, a: int, b: int, c: int, d: int, first: int, second: int) -> None:  # noqa: PLR0913, PLR0917  # RFC 7693
-    left, right = load64(work + 8 * a), load64(work + 8 * b)
-    third, fourth = load64(work + 8 * c), load64(work + 8 * d)
-    left = wrapping_add(wrapping_add(left, right), first)
+def _mix(left: int, right: int, third: int, fourth: int, words: tuple[int, int]) -> tuple[int, int, int, int]:
+    left = wrapping_add(wrapping_add(left, right), words[0])
     fourth = _rotated(fourth ^ left, 32)
     third = wrapping_add(third, fourth)
     right = _rotated(right ^ third, 24)
-    left = wrapping_add(wrapping_add(left, right), second)
+    left = wrapping_add(wrapping_add(left, right), words[1])
     fourth = _rotated(fourth ^ left, 16)
     third = wrapping_add(third, fourth)
-    right = _rotated(right ^ third, 63)
-    store64(work + 8 * a, left)
-    store64(work + 8 * b, right)
-    store64(work + 8 * c, third)
-    store64(work + 8 * d, fourth)
+    return left, _rotated(right ^ third, 63), third, fourth
 
 
 @inlined
-def _word(block: int, order: int, index: int) -> int:
-    return load64(block + 8 * int64(SIGMA[order + index]))
+def _words(block: int, order: int) -> tuple[int, int]:
+    return load64(block + 8 * int64(SIGMA[order])), load64(block + 8 * int64(SIGMA[order + 1]))
 
 
 @compiled
 def _compress(work: int, block: int, count: int, is_last: int) -> None:
-    """Add a block of 128 bytes to the state; the count is of all bytes so far."""
-    for index in range(8):
-        store64(work + 8 * index, load64(work + STATE + 8 * index))
-        store64(work + 64 + 8 * index, int64(INITIAL[index]))
-    store64(work + 8 * 12, load64(work + 8 * 12) ^ count)
+    """Add a block of 128 bytes to the state; the count is of all bytes so far.
+
+    The sixteen words of a round are local variables, so that they stay in registers.
+    """
+    state = work + STATE
+    a0, a1, a2, a3 = load64(state), load64(state + 8), load64(state + 16), load64(state + 24)
+    b0, b1, b2, b3 = load64(state + 32), load64(state + 40), load64(state + 48), load64(state + 56)
+    c0, c1, c2, c3 = int64(INITIAL[0]), int64(INITIAL[1]), int64(INITIAL[2]), int64(INITIAL[3])
+    d0, d1, d2, d3 = int64(INITIAL[4]) ^ count, int64(INITIAL[5]), int64(INITIAL[6]), int64(INITIAL[7])
     if is_last:
-        store64(work + 8 * 14, ~load64(work + 8 * 14))
+        d2 = ~d2
     for number in range(ROUNDS):
         order = 16 * (number % PERMUTATIONS)
-        _mix(work, 0, 4, 8, 12, _word(block, order, 0), _word(block, order, 1))
-        _mix(work, 1, 5, 9, 13, _word(block, order, 2), _word(block, order, 3))
-        _mix(work, 2, 6, 10, 14, _word(block, order, 4), _word(block, order, 5))
-        _mix(work, 3, 7, 11, 15, _word(block, order, 6), _word(block, order, 7))
-        _mix(work, 0, 5, 10, 15, _word(block, order, 8), _word(block, order, 9))
-        _mix(work, 1, 6, 11, 12, _word(block, order, 10), _word(block, order, 11))
-        _mix(work, 2, 7, 8, 13, _word(block, order, 12), _word(block, order, 13))
-        _mix(work, 3, 4, 9, 14, _word(block, order, 14), _word(block, order, 15))
-    for index in range(8):
-        mixed = load64(work + 8 * index) ^ load64(work + 64 + 8 * index)
-        store64(work + STATE + 8 * index, load64(work + STATE + 8 * index) ^ mixed)
+        a0, b0, c0, d0 = _mix(a0, b0, c0, d0, _words(block, order))
+        a1, b1, c1, d1 = _mix(a1, b1, c1, d1, _words(block, order + 2))
+        a2, b2, c2, d2 = _mix(a2, b2, c2, d2, _words(block, order + 4))
+        a3, b3, c3, d3 = _mix(a3, b3, c3, d3, _words(block, order + 6))
+        a0, b1, c2, d3 = _mix(a0, b1, c2, d3, _words(block, order + 8))
+        a1, b2, c3, d0 = _mix(a1, b2, c3, d0, _words(block, order + 10))
+        a2, b3, c0, d1 = _mix(a2, b3, c0, d1, _words(block, order + 12))
+        a3, b0, c1, d2 = _mix(a3, b0, c1, d2, _words(block, order + 14))
+    _xor(state, a0 ^ c0)
+    _xor(state + 8, a1 ^ c1)
+    _xor(state + 16, a2 ^ c2)
+    _xor(state + 24, a3 ^ c3)
+    _xor(state + 32, b0 ^ d0)
+    _xor(state + 40, b1 ^ d1)
+    _xor(state + 48, b2 ^ d2)
+    _xor(state + 56, b3 ^ d3)
+
+
+@inlined
+def _xor(address: int, word: int) -> None:
+    store64(address, load64(address) ^ word)
 
 
 @compiled
@@ -121,8 +127,16 @@ def put_redacted(request: int, out: int, address: int, size: int) -> int:
         copy(work + LAST, address + done, size - done)
         _compress(work, work + LAST, BLOCK + size, 1)
     out = put_literal(out, state + LABEL, LABEL_LENGTH)
-    for index in range(DIGEST):
-        byte = shift_right(load64(work + STATE + index // 8 * 8), 8 * (index % 8)) & 0xFF
-        store8(out + 2 * index, int64(HEX_DIGITS[byte >> 4]))
-        store8(out + 2 * index + 1, int64(HEX_DIGITS[byte & 15]))
+    for part in range(0, DIGEST, 4):
+        store64(out + 2 * part, _hex_digits(load64(work + STATE + part) & 0xFFFF_FFFF))
     return out + 2 * DIGEST
+
+
+@inlined
+def _hex_digits(word: int) -> int:
+    """Return the eight hexadecimal digits of four bytes, each digit in a byte of the result."""
+    word = (word | (word << 16)) & 0x0000_FFFF_0000_FFFF
+    word = (word | (word << 8)) & 0x00FF_00FF_00FF_00FF
+    nibbles = (shift_right(word, 4) & 0x000F_000F_000F_000F) | ((word & 0x000F_000F_000F_000F) << 8)
+    letters = shift_right(nibbles + 0x0606_0606_0606_0606, 4) & 0x0101_0101_0101_0101
+    return nibbles + 0x3030_3030_3030_3030 + letters * (ord("a") - ord("9") - 1)
