@@ -13,12 +13,11 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE
 from kforensics.forensics.coordinators.refused_markers import may_have_refused
-from kforensics.forensics.core.election import DatedEpochs
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS
-from kforensics.forensics.partition.epoch_starts import EpochStarts
+from kforensics.forensics.partition.epoch_starts import EpochStarts, dated_epochs
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
 from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
@@ -167,7 +166,7 @@ def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int, 
     ``partition.metadata`` when it creates the log, so create times before that are no evidence. They are where a copy
     has not kept the times of files.
     """
-    log, dated, skew = state.log, _dated_epochs(state), state.rules.clock_skew_ms
+    log, dated, skew = state.log, dated_epochs(state), state.rules.clock_skew_ms
     known = [dated.known_since + skew] if dated else []
     if not log.batches:
         return min(known, default=NEVER) if led else NEVER
@@ -179,24 +178,19 @@ def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int, 
     return min([*times, *log.first.max_timestamp[counts].tolist()], default=NEVER)
 
 
-def _dated_epochs(state: PartitionState) -> DatedEpochs | None:
-    place = state.partition.place
-    return state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
-
-
 def _seen_until(state: PartitionState, starts: EpochStarts) -> int:
     """Return the newest time that batches and leader epochs show of a log, NO_TIME if they show none.
 
     The checkpoint of leader epochs may have been copied after the log: an epoch beyond its end shows nothing.
     """
-    dated, end = _dated_epochs(state), state.log_end_offset
+    dated, end = dated_epochs(state), state.log_end_offset
     elected = dated.newest(epoch for epoch, start in starts if start <= end) if dated else None
     appended = state.log.newest_timestamp if state.log.has_append_times else NO_TIME
     return max(appended, NO_TIME if elected is None else elected)
 
 
 def _first_led(state: PartitionState, starts: EpochStarts) -> FirstEpoch | None:
-    dated, (epoch, start) = _dated_epochs(state), next(iter(starts), (NONE, NONE))
+    dated, (epoch, start) = dated_epochs(state), next(iter(starts), (NONE, NONE))
     began = dated.elected.get(epoch) if dated and start == 0 else None
     if dated is None or began is None or began <= dated.known_since:
         return None

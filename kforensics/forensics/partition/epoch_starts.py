@@ -11,7 +11,7 @@ from kforensics.parsers.format.rows import Damage
 from kforensics.parsers.state.text_checkpoint import LeaderEpochEntry, read_leader_epochs
 
 if TYPE_CHECKING:
-    from kforensics.forensics.core.election import Election
+    from kforensics.forensics.core.election import DatedEpochs, Election
     from kforensics.forensics.partition.partition_files import Partition
     from kforensics.forensics.partition.partition_state import PartitionState
 
@@ -20,6 +20,7 @@ __all__ = [
     "UncleanStart",
     "checkpointed_epochs",
     "continued_at",
+    "dated_epochs",
     "epoch_starts",
     "epochs_in",
     "unclean_start",
@@ -65,8 +66,7 @@ def unclean_start(state: PartitionState, offset: int) -> UncleanStart | None:
         state: the partition, with the rules that follow from all settings.
         offset: an offset; at or after the end of the log the last unclean election counts.
     """
-    place = state.partition.place
-    dated = state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
+    dated = dated_epochs(state)
     if dated is None or not dated.unclean:
         return None
     starts = epoch_starts(state)
@@ -75,6 +75,12 @@ def unclean_start(state: PartitionState, offset: int) -> UncleanStart | None:
     if last is None or offset >= state.log_end_offset:
         return last
     return last if last.offset == max(start for _, start in starts if start <= offset) else None
+
+
+def dated_epochs(state: PartitionState) -> DatedEpochs | None:
+    """Return when the leader epochs of a partition began, as far as the metadata of its cluster shows it."""
+    place = state.partition.place
+    return state.rules.epochs_of(place.log_dir, state.partition.topic_id, place.partition)
 
 
 def checkpointed_epochs(partition: Partition) -> Mapping[int, int]:
