@@ -101,10 +101,10 @@ def test_the_last_step_repeats_the_command_with_its_options(tmp_path: Path, monk
     _doctored("folder-backup", folder)
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "k.toml"
-    config.write_text('[forecast]\nrelease = "4.0"\n', "utf-8")
+    config.write_text('[forecast]\nrelease = "4.4"\n', "utf-8")
     for options, expected in (
-        (("--release", "3.9.1", "--fail-on", "never"), "--release 3.9.1 --fail-on never"),
-        (("--config", "k.toml"), "--release 4.0 --config k.toml"),
+        (("--release", "4.4.0", "--fail-on", "never"), "--release 4.4.0 --fail-on never"),
+        (("--config", "k.toml"), "--release 4.4 --config k.toml"),
     ):
         ended = run("forecast", *options, "a b")
         last = ended.lines[-1].strip()
