@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kforensics.errors import InputError
-from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, PartitionForecast
+from kforensics.forensics.forecast.broker_forecast import COPIED, CREATED, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import DIRECTORY_LOST, Effect
 from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
@@ -38,11 +38,12 @@ def directories_of(log_dir: LogDir) -> list[str]:
     return sorted(paths, key=lambda path: not (first_folder(path) or "").endswith(f"/{METADATA_FOLDER}"))
 
 
-def certain_effects(log_dir: LogDir) -> dict[str, list[tuple[str, Effect]]]:
+def certain_effects(log_dir: LogDir, alone: BrokerForecast) -> dict[str, list[tuple[str, Effect]]]:
     """Return effects by kind, with the names of partitions; none if another log directory has those of the broker.
 
     Args:
         log_dir: a log directory that has a log.
+        alone: the forecast of this log directory alone, which is that of the broker if it has no other.
 
     Raises:
         InputError: one of the broker cannot be read.
@@ -53,7 +54,8 @@ def certain_effects(log_dir: LogDir) -> dict[str, list[tuple[str, Effect]]]:
     directories = [read_log_directory(path) for path in paths]
     left_out = frozenset[tuple[str, int]]().union(*(each.left_out for each in directories))
     kinds: dict[str, list[tuple[str, Effect]]] = {}
-    for partition, effect in forecast_start(paths, loads_logs=False).all_effects():
+    forecast = forecast_start(paths, loads_logs=False) if len(paths) > 1 else alone
+    for partition, effect in forecast.all_effects():
         kind = effect.kind
         if kind in (CREATED, COPIED):
             if partition is None or not log_dir.clean_shutdown or not _is_lost(directories, partition):

@@ -235,7 +235,7 @@ def _of_log_directory(state: PartitionState, log_dir: str) -> Iterator[Finding]:
                 check_indexes(folder.path, index_limits(metadata_beside(state.partition), folder.name.topic))
         except LoadRefusedError as refused:
             yield _refused(state, refused)
-    for kind, effects in certain_effects(state.partition.log_dir).items():
+    for kind, effects in certain_effects(state.partition.log_dir, forecast).items():
         yield _directory_finding(state, log_dir, kind, effects)
 
 
