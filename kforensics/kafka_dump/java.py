@@ -22,6 +22,8 @@ NULL_POINTER: Final = "java.lang.NullPointerException"
 _Item = TypeVar("_Item")
 _INITIAL_TABLE: Final = 16
 _LOAD_FACTOR: Final = 0.75
+_FULL_BUCKET: Final = 8
+_SMALLEST_TREE_TABLE: Final = 64
 # Scala has no table for sets of up to four elements, and adds the elements of such a set to another set one by one.
 _SMALL_SET: Final = 4
 
@@ -94,15 +96,25 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     """Return strings in the iteration order of a `java.util.HashMap` after calls of `computeIfAbsent` with them.
 
     Unlike `put`, that method inserts a new entry before the others of its bucket, and enlarges a full table only in the
-    next call, whether the key of that call is new or not.
+    next call, whether the key of that call is new or not. A table of fewer than 64 buckets is also enlarged when a
+    bucket gets its eighth entry or a further one; that a larger table makes a tree of such a bucket is not imitated.
     """
-    positions: dict[str, int] = {}
+    hashes: dict[str, int] = {}
     length = _INITIAL_TABLE
     for key in keys:
-        if len(positions) > _LOAD_FACTOR * length:
+        if len(hashes) > _LOAD_FACTOR * length:
             length *= 2
-        positions.setdefault(key, len(positions))
-    return sorted(positions, key=lambda key: (_improve(string_hash(key)) & (length - 1), -positions[key]))
+        if key in hashes:
+            continue
+        hashes[key] = value = _improve(string_hash(key))
+        if length < _SMALLEST_TREE_TABLE and _bucket_size(hashes.values(), value, length) >= _FULL_BUCKET:
+            length *= 2
+    latest_first = list(hashes)[::-1]
+    return sorted(latest_first, key=lambda key: hashes[key] & (length - 1))
+
+
+def _bucket_size(hashes: Iterable[int], value: int, length: int) -> int:
+    return sum((value ^ other) & (length - 1) == 0 for other in hashes)
 
 
 def scala_map_order(keys: Iterable[str]) -> list[str]:

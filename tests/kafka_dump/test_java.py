@@ -54,6 +54,15 @@ def test_a_hash_map_is_iterated_by_bucket() -> None:
 GOLDEN_HASH_MAP = ["13", "12", "8", "2", "6", "0", "11", "1", "9", "5", "10", "4", "3", "7"]
 
 
+def test_a_small_hash_map_is_enlarged_when_a_bucket_is_full() -> None:
+    """A Java 17 VM printed this order for a map filled with `computeIfAbsent`."""
+    keys = [chr(0x2031 + 16 * number) for number in range(9)]
+    assert [keys.index(key) for key in hash_map_order(keys)] == GOLDEN_FULL_BUCKET
+
+
+GOLDEN_FULL_BUCKET = [7, 5, 3, 1, 8, 6, 4, 2, 0]
+
+
 def test_equal_hashes_keep_the_order_of_insertion() -> None:
     assert scala_map_order(["BB", "Aa"]) == ["BB", "Aa"]
     assert scala_set_order([[("x", 5), ("y", 5)]]) == ["x", "y"]
