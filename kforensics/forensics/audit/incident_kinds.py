@@ -16,16 +16,7 @@ from kforensics.forensics.checks.replicas import log_directories
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = [
-    "CASCADES",
-    "KINDS",
-    "Cascade",
-    "IncidentKey",
-    "IncidentKind",
-    "PlacedEvidence",
-    "key_of",
-    "kind_of",
-]
+__all__ = ["CASCADES", "KINDS", "Cascade", "IncidentKey", "IncidentKind", "PlacedEvidence", "key_of", "kind_of"]
 
 # Kind, cluster, and the values that findings of an incident have in common.
 IncidentKey: TypeAlias = tuple[Any, ...]
@@ -67,6 +58,10 @@ def by_cluster(_: PlacedEvidence) -> tuple[Any, ...]:
 
 def _disk(placed: PlacedEvidence) -> tuple[Any, ...]:
     return (placed.log_dir,)
+
+
+def _broker(placed: PlacedEvidence) -> tuple[Any, ...]:
+    return (placed.log_dir if placed.place.broker_id is None else placed.place.broker_id,)
 
 
 def _copy(placed: PlacedEvidence) -> tuple[Any, ...]:
@@ -246,6 +241,7 @@ KINDS = (
         _disk,
         (*start_effects.CODES, *cluster_ids.CODES, *log_directories.CODES, "folder-in-partition"),
     ),
+    IncidentKind("stray-folders", "a broker has set aside folders with records", _broker, ("stray-has-records",)),
     IncidentKind(
         "index-damage",
         "indexes disagree with logs",

@@ -64,6 +64,7 @@ CONSEQUENCES = {
     "faulty-markers": "A transaction may have ended otherwise than its coordinator decided.",
     "forgotten-log-start": "Consumers that start at the beginning of the log receive nothing, not even new records.",
     "next-start": "The broker does not start, or does not serve the same records as before.",
+    "stray-folders": "Consumers do not receive these records, unless another replica has them.",
     "index-damage": "A fetch by offset or time may start at a wrong position, until the index is rebuilt.",
     "checkpoint-damage": "The next start of the broker may begin with wrong offsets or leader epochs.",
     "malformed-records": "Consumers may fail at these records, or misread them.",

@@ -26,6 +26,7 @@ __all__ = [
     "WrongSegmentError",
     "batches_from",
     "is_valid",
+    "last_batch",
     "next_offset",
     "recover",
 ]
@@ -125,14 +126,21 @@ def next_offset(log: str, index: str | None, base_offset: int) -> int:
         CorruptLogError: the broker cannot read the log.
         InputError: a file cannot be read.
     """
+    last = last_batch(log, index, base_offset)
+    return base_offset if last is None else last.next_offset
+
+
+def last_batch(log: str, index: str | None, base_offset: int) -> ReadBatch | None:
+    """Return the batch at which a broker finds the end of a segment, None if it takes the segment for empty.
+
+    Arguments and errors are those of :func:`next_offset`.
+    """
     target, position = _last_entry(index, base_offset)
+    last: ReadBatch | None = None
     with open_source(log) as source:
-        window = Window(source)
-        at, last = None, base_offset
-        for batch in batches_from(window, position, log):
-            if at is None and batch.header.last_offset < target:
-                continue
-            at, last = batch.header.position, batch.next_offset
+        for batch in batches_from(Window(source), position, log):
+            if last is not None or batch.header.last_offset >= target:
+                last = batch
     return last
 
 

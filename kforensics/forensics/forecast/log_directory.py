@@ -31,6 +31,7 @@ __all__ = [
     "is_first_folder",
     "read_identity",
     "read_log_directory",
+    "topic_id_in",
 ]
 
 META, MARKER = "meta.properties", ".kafka_cleanshutdown"
@@ -217,12 +218,12 @@ def _add_folder(directory: LogDirectory, entry: Entry) -> None:
         directory.refusals.append(LoadRefusedError(KAFKA, message, entry.path))
         return
     try:
-        directory.folders.append(PartitionFolder(entry.path, name, _topic_id(entry.path)))
+        directory.folders.append(PartitionFolder(entry.path, name, topic_id_in(entry.path)))
     except LoadRefusedError as refused:
         directory.refusals.append(refused)
 
 
-def _topic_id(folder: str) -> str | None:
+def topic_id_in(folder: str) -> str | None:
     """Return the topic id in a partition's folder, None without its file.
 
     Raises:

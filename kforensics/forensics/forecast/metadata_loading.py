@@ -246,12 +246,15 @@ def index_limits(metadata: LoadedMetadata | None, topic: str | None) -> IndexLim
     return IndexLimits.of({} if metadata is None else metadata.image.configs.get((TOPIC, topic or ""), {}))
 
 
-def metadata_beside(partition: Partition) -> LoadedMetadata | None:
+def metadata_beside(partition: Partition, *, of_any_moment: bool = False) -> LoadedMetadata | None:
     """Return what a broker reads from the metadata log beside a partition, None without one or if the broker ends.
 
-    It may be in another log directory. If the broker was not shut down cleanly, that may be of another moment.
+    Args:
+        partition: the partition.
+        of_any_moment: use another log directory also if the broker was not shut down cleanly: it may be of another
+            moment then.
     """
-    others = (each for each in partition.log_dir.beside if each.clean_shutdown)
+    others = (each for each in partition.log_dir.beside if of_any_moment or each.clean_shutdown)
     for log_dir in (partition.log_dir, *others):
         path = f"{log_dir.path or ''}/{METADATA_TOPIC}-0"
         with suppress(InputError, LoadRefusedError):
