@@ -33,7 +33,7 @@ from kforensics.forensics.forecast.segment_files import PartitionFiles, epoch_st
 from kforensics.forensics.metadata.cluster_image import TOPIC, ClusterImage
 from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_replay import ImageReplay
-from kforensics.forensics.metadata.topic_image import PartitionRegistration
+from kforensics.forensics.metadata.topic_image import PartitionRegistration, TopicImage
 from kforensics.forensics.partition.partition_files import LogDir, Partition
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import Entry, folders_of
@@ -57,6 +57,7 @@ __all__ = [
     "index_limits",
     "load_metadata",
     "metadata_beside",
+    "topic_beside",
     "why_stray",
 ]
 
@@ -260,6 +261,12 @@ def metadata_beside(partition: Partition, *, of_any_moment: bool = False) -> Loa
         with suppress(InputError, LoadRefusedError):
             return _metadata(path, partition.place.broker_id, tuple(folders_of(path).children(path)))
     return None
+
+
+def topic_beside(partition: Partition) -> TopicImage | None:
+    """Return the topic of a partition by the metadata log beside it, of whatever moment; None if it is not known."""
+    metadata = metadata_beside(partition, of_any_moment=True)
+    return None if metadata is None else metadata.image.topics.get(partition.topic_id or "")
 
 
 @lru_cache(maxsize=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import NamedTuple
 
 from kforensics.errors import InputError
@@ -11,7 +12,7 @@ from kforensics.forensics.partition.log_dirs import CLEANER, LIVE, LogDir
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import parse_file_name, parse_folder_name
 
-__all__ = ["LogPlace", "first_dirty_elsewhere", "lists_log", "moved_away", "partitions_in"]
+__all__ = ["LogPlace", "first_dirty_elsewhere", "folders_in", "lists_log", "moved_away", "partitions_in"]
 
 
 class LogPlace(NamedTuple):
@@ -106,13 +107,19 @@ def partitions_in(log_dir: str | None, state: str | None) -> set[tuple[str | Non
         log_dir: the log directory, None if it is unknown.
         state: a state in the names of folders, None for any.
     """
-    if log_dir is None:
-        return set()
-    try:
-        names = [parse_folder_name(child.name) for child in folders_of(log_dir).children(log_dir) if child.is_folder]
-    except InputError:
-        return set()
-    return {(name.topic, name.partition) for name in names if name is not None and state in (None, name.state)}
+    return {*folders_in(log_dir, state)}
+
+
+def folders_in(log_dir: str | None, state: str | None) -> dict[tuple[str | None, int | None], list[str]]:
+    """Return the paths of such folders by topic and partition, which may have several."""
+    folders: dict[tuple[str | None, int | None], list[str]] = {}
+    if log_dir is not None:
+        with suppress(InputError):
+            for child in folders_of(log_dir).children(log_dir):
+                name = parse_folder_name(child.name) if child.is_folder else None
+                if name is not None and state in (None, name.state):
+                    folders.setdefault((name.topic, name.partition), []).append(child.path)
+    return folders
 
 
 def lists_log(folder: str, start: int = 0, given: Collection[int] = ()) -> bool:

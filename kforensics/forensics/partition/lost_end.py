@@ -14,7 +14,8 @@ def traces_of_lost_end(state: PartitionState) -> tuple[str, dict[str, object]]:
 
     A snapshot or a leader epoch at the end of the log counts, too, because the log was longer: a segment or an epoch
     began there. After a clean shutdown a snapshot at the end may be that of the shutdown; one where an empty segment
-    begins was written when the broker rolled that. The sentence is empty if there is no trace.
+    begins was written when the broker rolled that. The epoch at the end of a log without batches is that of the leader
+    which has not written yet. The sentence is empty if there is no trace.
 
     Args:
         state: a partition that is known to have been longer.
@@ -24,7 +25,8 @@ def traces_of_lost_end(state: PartitionState) -> tuple[str, dict[str, object]]:
     snapshots = sorted(
         offset for offset in state.partition.snapshots if offset >= from_snapshot and not _has_segment(state, offset)
     )
-    epochs = {epoch: start for epoch, start in checkpointed_epochs(state.partition).items() if start >= end}
+    from_epoch = end if state.log.batches else end + 1
+    epochs = {epoch: start for epoch, start in checkpointed_epochs(state.partition).items() if start >= from_epoch}
     indexes = sorted(offset for offset in state.partition.indexes if offset >= end and not _has_segment(state, offset))
     phrases = [f"a snapshot at offset {offset}" for offset in snapshots[:1]]
     phrases += [f"leader epoch {epoch} from offset {start}" for epoch, start in list(epochs.items())[:1]]

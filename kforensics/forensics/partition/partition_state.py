@@ -27,9 +27,8 @@ from kforensics.forensics.partition.partition_files import (
     HIGH_WATERMARK,
     LOG_START,
     Partition,
-    is_recreated,
 )
-from kforensics.forensics.partition.topic_deletion import Deletion, deletion_during_copy
+from kforensics.forensics.partition.topic_deletion import Deletion, deletion_during_copy, was_recreated
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
@@ -143,36 +142,26 @@ class PartitionState:
         After a topic has been deleted and created again, the checkpoint has that of the deleted log for some seconds:
         only the other checkpoints are written at once. Rule: ``LogManager.asyncDelete``.
         """
-        high_watermark = self.partition.checkpoint(HIGH_WATERMARK)
-        is_beyond = high_watermark is not None and high_watermark > self.log_end_offset
-        return (
-            None if is_beyond and (self._is_younger_than_checkpoint or is_recreated(self.partition)) else high_watermark
-        )
+        return self._checkpointed(HIGH_WATERMARK)
 
-    @property
-    def _is_younger_than_checkpoint(self) -> bool:
-        """Whether the log was created after the checkpoint of high watermarks was written.
-
-        Other checkpoints may be written at any time. A whole log that begins with a batch, or its empty file, from
-        after that was. So was one whose metadata file is newer, but no newer than its batches: in a copy without the
-        times of files it would be.
-        """
-        written, segments = self.partition.log_dir.written.get(HIGH_WATERMARK), self.partition.segments
-        if written is None or not segments or self.partition.first_offset != 0:
-            return False
-        began = int(self.log.first.max_timestamp[0]) if self.log.batches else segments[0].mtime_ms
-        created = self.partition.created_ms or 0
-        return (began is not None and began > written) or written < created <= self.log.newest_timestamp
+    def _checkpointed(self, name: str) -> int | None:
+        """Return the offset of the partition in a checkpoint file, None if it is that of a log which was deleted."""
+        offset = self.partition.checkpoint(name)
+        is_beyond = offset is not None and offset > self.log_end_offset
+        return None if is_beyond and was_recreated(self.partition, self.log, name) else offset
 
     @property
     def knows_cleaner(self) -> bool:
         """Whether there is a checkpoint of the cleaner in the log directory."""
         return CLEANER in self.partition.log_dir.checkpoints
 
-    @property
+    @cached_property
     def first_dirty_offset(self) -> int | None:
-        """First dirty offset from the cleaner's checkpoint, None if the checkpoint does not list this partition."""
-        return self.partition.checkpoint(CLEANER)
+        """First dirty offset from the cleaner's checkpoint, None if the checkpoint does not list this partition.
+
+        The checkpoint may be a copy from before the topic was deleted and created again.
+        """
+        return self._checkpointed(CLEANER)
 
     @cached_property
     def first_uncompacted_offset(self) -> int:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.rules import COPY_MS, Rules
-from kforensics.forensics.partition.partition_files import CLEANER, Partition
+from kforensics.forensics.partition.log_summary import LogSummary
+from kforensics.forensics.partition.partition_files import CLEANER, Partition, is_recreated
 
-__all__ = ["Deletion", "deletion_during_copy"]
+__all__ = ["Deletion", "deletion_during_copy", "was_recreated"]
 
 # The files that a broker has for each segment, from its first batch to its deletion.
 OF_SEGMENT = frozenset({"log", "index", "timeindex"})
@@ -72,6 +73,27 @@ def deletion_during_copy(partition: Partition, rules: Rules) -> Deletion | None:
         "some of their files, in the middle of the log, too",
         is_known=False,
     )
+
+
+def was_recreated(partition: Partition, log: LogSummary, checkpoint: str) -> bool:
+    """Return whether the log of a partition is younger than a checkpoint file: the topic was deleted and created again.
+
+    The folder of the deleted log may still be there. A whole log that begins with a batch, or its empty file, from
+    after the checkpoint was created since. So was one whose metadata file is newer, but no newer than its batches: in a
+    copy without the times of files it would be.
+
+    Args:
+        partition: its files.
+        log: summary of its log.
+        checkpoint: name of the checkpoint file.
+    """
+    if is_recreated(partition):
+        return True
+    written, segments = partition.log_dir.written.get(checkpoint), partition.segments
+    if written is None or not segments or partition.first_offset != 0:
+        return False
+    began = int(log.first.max_timestamp[0]) if log.batches else segments[0].mtime_ms
+    return (began is not None and began > written) or written < (partition.created_ms or 0) <= log.newest_timestamp
 
 
 def _incomplete_segments(partition: Partition) -> int:

@@ -21,9 +21,9 @@ from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, ReadBatch, last_batch
 from kforensics.forensics.forecast.effects import LoadRefusedError
 from kforensics.forensics.forecast.log_directory import topic_id_in
-from kforensics.forensics.forecast.metadata_loading import metadata_beside
-from kforensics.forensics.metadata.topic_image import TopicImage
+from kforensics.forensics.forecast.metadata_loading import topic_beside
 from kforensics.forensics.partition.epoch_starts import epoch_starts
+from kforensics.forensics.partition.log_places import folders_in
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.folders import folders_of
 from kforensics.parsers.files.log_names import base_offset_of, parse_folder_name
@@ -94,22 +94,14 @@ def findings(state: PartitionState) -> Iterator[Finding]:
                     yield from _compared(state, stray)
 
 
-def _stray_folders(log_dir: str | None) -> Mapping[tuple[str, int], tuple[str, ...]]:
+def _stray_folders(log_dir: str | None) -> Mapping[tuple[str | None, int | None], list[str]]:
     """Return the stray folders of a log directory by topic and partition."""
-    if log_dir is None:
-        return {}
-    return _listed(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms)
+    return {} if log_dir is None else _listed(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms)
 
 
 @lru_cache(maxsize=64)  # every partition of the log directory asks
-def _listed(log_dir: str, _mtime_ms: int | None) -> Mapping[tuple[str, int], tuple[str, ...]]:
-    strays: dict[tuple[str, int], tuple[str, ...]] = {}
-    for entry in folders_of(log_dir).children(log_dir):
-        name = parse_folder_name(entry.name) if entry.is_folder else None
-        if name is not None and name.state == "stray":
-            key = name.topic, name.partition
-            strays[key] = (*strays.get(key, ()), entry.path)
-    return strays
+def _listed(log_dir: str, _mtime_ms: int | None) -> Mapping[tuple[str | None, int | None], list[str]]:
+    return folders_in(log_dir, "stray")
 
 
 def _read(path: str) -> _Stray | None:
@@ -133,14 +125,9 @@ def _is_of_topic(stray: _Stray, state: PartitionState) -> bool:
     """Return whether the stray folder is of the topic that is served, not of a deleted one of the same name."""
     if None not in (stray.topic_id, state.partition.topic_id):
         return stray.topic_id == state.partition.topic_id
-    topic = _topic(state)
+    topic = topic_beside(state.partition)
     created = None if topic is None else topic.created_ms
     return created is None or stray.written_ms is None or stray.written_ms > created - state.rules.clock_skew_ms
-
-
-def _topic(state: PartitionState) -> TopicImage | None:
-    metadata = metadata_beside(state.partition, of_any_moment=True)
-    return None if metadata is None else metadata.image.topics.get(state.partition.topic_id or "")
 
 
 def _compared(state: PartitionState, stray: _Stray) -> Iterator[Finding]:
@@ -191,7 +178,7 @@ def _severity(state: PartitionState, stray: _Stray, *, is_new_log: bool) -> tupl
 
 def _leading(state: PartitionState) -> set[int]:
     """Return the leader by the metadata beside, those that may become it if there is none; empty if unknown."""
-    topic = _topic(state)
+    topic = topic_beside(state.partition)
     assigned = topic.partitions.get(state.partition.place.partition or 0) if topic else None
     if assigned is None:
         return set()

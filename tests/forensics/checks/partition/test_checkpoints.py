@@ -225,6 +225,20 @@ def test_an_empty_log_that_was_made_after_the_checkpoint(tmp_path: Path, made: i
     assert [finding.code.name for finding in found_in(tmp_path)] == expected
 
 
+@pytest.mark.parametrize(("made", "expected"), [(NOW + 1, []), (NOW - 1, [CLEANER_INVALID])])
+def test_an_empty_log_that_was_made_after_the_checkpoint_of_the_cleaner(
+    tmp_path: Path, made: int, expected: list[str]
+) -> None:
+    """A broker of 3.7.2 was copied while a compacted topic was deleted and created again."""
+    folder = forge(tmp_path, "", clean_shutdown=False, first_dirty=110)
+    utime(tmp_path / CLEANER, ns=(NOW * 1_000_000,) * 2)
+    for file in folder.iterdir():
+        utime(file, ns=(made * 1_000_000,) * 2)
+    found = found_in(tmp_path)
+    assert [finding.code.name for finding in found] == expected
+    assert all("The log was longer" not in finding.message for finding in found)
+
+
 @pytest.mark.parametrize(
     ("created", "expected"),
     [(NOW - 2_000, []), (NOW - 4_000, [BEYOND]), (NOW + 3_000, [BEYOND])],
