@@ -132,7 +132,8 @@ class Comparison:
 
         It fell out of sync before the first record that it lacks was written, or at most STOPS_TO_FETCH_MS later unless
         its broker was shut down cleanly, which fetches until then. Or it came into sync only after its files had been
-        written. One that a reassignment has added, and that was not there before, may lack what is older than itself.
+        written. One that is younger than the change may lack what is older than itself: a reassignment has added it, or
+        its disk was replaced.
         """
         broker_id, newest = replica.partition.place.broker_id, replica.partition.newest_mtime_ms
         change = next((change for change in self.sync_changes if change.broker_id == broker_id), None)
@@ -142,6 +143,8 @@ class Comparison:
             return change if newest is not None and newest < change.timestamp else None
         created = replica.partition.created_ms
         if change.is_added and (created is None or created + replica.state.rules.clock_skew_ms >= change.timestamp):
+            return change
+        if created is not None and created > change.timestamp and _is_filled_since(replica, created):
             return change
         lacking_since = self.lacking_since(replica, other)
         tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
@@ -195,6 +198,12 @@ class Comparison:
             cause=cause,
         )
         return replace(finding, remedy=remedy)
+
+
+def _is_filled_since(replica: Replica, created_ms: int) -> bool:
+    """Return whether a replica has been filled since its folder was created; in a copy without file times it is not."""
+    written = replica.partition.appended_ms
+    return not replica.state.log.batches or (written is not None and written > created_ms)
 
 
 def compare_states(
