@@ -50,11 +50,8 @@ PROVOKED = {
 }
 # What may come with the time: transactions that were open when the broker was stopped, and beyond their timeout now.
 OVERDUE = {"lso-stuck", "txn-late", "txnlog-ongoing-overdue", "eos-offsets-pending"}
-# Open in the log, but not reported: the broker had forgotten it, or was of 2.7, which reports no transactions.
-NOT_REPORTED = {
-    "state-lost-after-stop": {("open", 0)},
-    "legacy-2.7": {("open", 0), ("open", 1)},
-}
+# Open in the log, but not reported: brokers of 2.7 report no transactions.
+NOT_REPORTED = {"legacy-2.7": {("open", 0), ("open", 1)}}
 
 
 def truth_of(scenario: str) -> dict[str, Any]:

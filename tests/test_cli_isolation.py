@@ -29,8 +29,6 @@ DELETED_INTO = SAMPLES / "deletion" / "broker-1" / "delete-records-transactional
 PLAIN = SAMPLES / "deletion" / "broker-1" / "retention-size-0"
 # Topics that were written to and compacted after the live consumer had read them.
 WRITTEN_SINCE = ("crash-while-cleaning", "crash-while-swapping")
-# A broker that had lost an open transaction delivered its undecided records.
-FORGOT = "state-lost-after-stop/broker-1/open-0"
 # The log start is missing, and no snapshot has the open transactions.
 NOT_COVERED = "ghosts/broker-1/restarted-open-in-nothing-0"
 # Minimum numbers of partitions and records to compare.
@@ -63,7 +61,7 @@ def _partitions() -> Iterator[Partition]:
             for number, truth in partitions.items():
                 if truth.get("read_committed") is not None:
                     folders = sorted(path.parent.rglob(f"{topic}-{number}"))
-                    served = (each for each in folders if _broker(each) in truth["isr"] and _name(each) != FORGOT)
+                    served = (each for each in folders if _broker(each) in truth["isr"])
                     yield from (Partition(each, truth) for each in served)
 
 

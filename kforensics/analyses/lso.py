@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,7 +30,8 @@ class Blockage:
         state: the partition, with the limits that follow from all settings that are known.
         stable_in_log: the last stable offset, as the log alone shows it.
         stable: the same, with the time at which the blocking transaction began by its coordinator.
-        findings: the findings on open transactions at the end of the log, and that the log is missing.
+        findings: the findings on open transactions at the end of the log, on those that the broker has forgotten, and
+            that the log is missing.
         transactional_id: of the blocking transaction, None if unknown.
     """
 
@@ -50,7 +52,7 @@ class Blockage:
         """
         state = context.with_settings(state) if len(state.open_transactions) else state
         in_log = stable = stable_offset(state, at)
-        findings = context.revised(state, findings_of(state, BLOCKING_CHECKS))
+        findings = context.revised(state, (*findings_of(state, BLOCKING_CHECKS), *_on_forgotten(state)))
         blocking = stable.blocking_transaction
         transactional_id = None if blocking is None else context.transactional_id(state, int(blocking["producer_id"]))
         if transactional_id is not None:
@@ -62,6 +64,17 @@ class Blockage:
             findings=findings,
             transactional_id=transactional_id,
         )
+
+
+def _on_forgotten(state: PartitionState) -> Iterator[Finding]:
+    """Yield the findings on the snapshot without the open transactions that the broker has forgotten."""
+    store = state.transaction_store
+    if store.lacking is not None:
+        from kforensics.forensics.checks.partition import snapshots  # few logs have one
+
+        for finding in snapshots.findings(state):
+            if finding.first_offset == store.lacking and finding.code.name == "snapshot-open-txn-mismatch":
+                yield finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.findings import Finding
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.result_rows import Rows
-from kforensics.forensics.partition.examine import producers_below
+from kforensics.forensics.partition.forgotten_transactions import producers_below
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_rows import ProducerTable
 from kforensics.forensics.partition.partition_state import PartitionState

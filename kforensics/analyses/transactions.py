@@ -19,7 +19,7 @@ from kforensics.errors import UsageError
 from kforensics.forensics.checks.partition import missing_logs
 from kforensics.forensics.core.external_sort import ExternalSort
 from kforensics.forensics.core.findings import Finding
-from kforensics.forensics.core.record_types import TRANSACTION, TransactionArray, TransactionOutcome
+from kforensics.forensics.core.record_types import TRANSACTION, UNENDED, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.partition.blocking_transactions import copy_time
 from kforensics.forensics.partition.log_summary import Collector
@@ -47,6 +47,7 @@ STATES = {
     "open": TransactionOutcome.OPEN,
     "aborted": TransactionOutcome.ABORTED,
     "committed": TransactionOutcome.COMMITTED,
+    "forgotten": TransactionOutcome.FORGOTTEN,
 }
 
 
@@ -77,11 +78,11 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
     """Which transactions does a partition have?
 
     Attributes:
-        states: only transactions that are ``open``, ``aborted`` or ``committed``; all if it is empty.
+        states: only transactions that are ``open``, ``aborted``, ``committed`` or ``forgotten``; all if it is empty.
         producer_id: only transactions of this producer.
         min_duration_ms: only transactions that lasted at least this long.
         sort: a key of SORTS.
-        since: only open transactions, and those that ended since then; None for all.
+        since: only transactions without a marker, and those that ended since then; None for all.
 
     Raises:
         UsageError: there is no such state or sort key.
@@ -108,7 +109,7 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         """Return the selected transactions of a partition."""
         key = partial(SORTS[self.sort], copy_time(state))
         selected = ExternalSort(TRANSACTION, key)
-        for page in state.transaction_store:
+        for page in state.transaction_store.with_forgotten():
             selected.add(page[self._is_selected(state, page)])
         transactions = selected.finish()
         opened = state.open_transactions[self._is_selected(state, state.open_transactions)]
@@ -128,8 +129,8 @@ class TransactionsQuestion(Question[TransactionsAnswer]):
         if self.states:
             selected &= np.isin(page["outcome"], [STATES[state] for state in self.states])
         if self.since is not None:
-            is_open = page["outcome"] == TransactionOutcome.OPEN
-            selected &= is_open | (page["marker_timestamp"] >= self.since.ms(state.rules.latest_ms))
+            is_unended = np.isin(page["outcome"], UNENDED)
+            selected &= is_unended | (page["marker_timestamp"] >= self.since.ms(state.rules.latest_ms))
         if self.producer_id is not None:
             selected &= page["producer_id"] == self.producer_id
         if self.min_duration_ms is not None:

@@ -30,7 +30,9 @@ def transactions(  # long: one parameter per option
     *,
     state: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE", help="Only open, aborted or committed. Repeatable.", rich_help_panel=SELECTION),
+        typer.Option(
+            metavar="STATE", help="Only open, aborted, committed or forgotten. Repeatable.", rich_help_panel=SELECTION
+        ),
     ] = None,
     producer_id: Annotated[
         int | None, typer.Option(metavar="ID", help="Only this producer.", rich_help_panel=SELECTION)

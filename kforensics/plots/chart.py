@@ -26,7 +26,9 @@ MIN_TICKS = 4
 # Of a shorter range of integers, Vega would label halves too, as the integers next to them.
 MIN_INTEGER_RANGE = 3
 # A transaction has the color of its outcome in every chart. Distinguishable with red-green color blindness.
-OUTCOME_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#cc79a7"}
+OUTCOME_COLORS = {"committed": "#009e73", "aborted": "#e69f00", "open": "#cc79a7", "forgotten": "#0072b2"}
+# Those of transactions without a marker.
+UNENDED = ("open", "forgotten")
 # Round distances of ticks in ms: parts of a second, a minute, an hour and a day, then days.
 TICK_STEPS = (
     *(part * power for power in (1, 10, 100) for part in (1, 2, 5)),

@@ -17,6 +17,7 @@ from kforensics.plots.chart import (
     MAX_MARKS,
     MIN_HEIGHT,
     OUTCOME_COLORS,
+    UNENDED,
     ChartRows,
     NumberArray,
     Plot,
@@ -152,7 +153,7 @@ def timeline(events: Tabular, transactions: Tabular | None = None, incidents: Ta
     first, last = (min(times), max(times)) if times else (0, 0)
     for outcome in OUTCOMES:
         selected = outcomes == outcome
-        own_ends = np.full(int(selected.sum()), last) if outcome == "open" else ends[selected]
+        own_ends = np.full(int(selected.sum()), last) if outcome in UNENDED else ends[selected]
         single = np.argsort(starts[selected] - own_ends, kind="stable")[:MAX_SINGLE_BARS]
         drawn.bars += _transaction_bars(outcome, starts[selected][single], own_ends[single])
         drawn.bins += _transaction_bins(outcome, np.delete(own_ends, single))
@@ -287,17 +288,18 @@ def _incident_lanes(started: list[tuple[int, str, str]]) -> dict[tuple[str, str]
 
 
 def _transaction_times(tabular: Tabular | None, drawn: _Drawn) -> tuple[NumberArray, NumberArray, NumberArray]:
-    """Return starts, ends and outcomes of transactions with a time; the end of an open one is its last write."""
+    """Return starts, ends and outcomes of transactions with a time; the end of one without a marker is a write."""
     if tabular is None:
         return np.empty(0, "i8"), np.empty(0, "i8"), np.empty(0, str)
     table = to_table(tabular)
     outcomes = np.array(table["outcome"].to_pylist(), dtype=str)
     first, last, marker = (_milliseconds(table, f"{name}_timestamp") for name in ("first", "last", "marker"))
     starts = np.where(first >= 0, first, last)
-    ends = np.where(outcomes == "open", last, marker)
+    is_unended = np.isin(outcomes, UNENDED)
+    ends = np.where(is_unended, last, marker)
     starts = np.where(starts >= 0, np.minimum(starts, ends), ends)
     # The start is of the client's clock, the end of the broker's.
-    starts = np.where((ends - starts > LONGEST_TRANSACTION) & (outcomes != "open"), ends, starts)
+    starts = np.where((ends - starts > LONGEST_TRANSACTION) & ~is_unended, ends, starts)
     timed = (starts >= FIRST_TIME) & (ends <= LAST_TIME)
     drawn.left_out["transaction"] += int((~timed).sum())
     return starts[timed], ends[timed], outcomes[timed]

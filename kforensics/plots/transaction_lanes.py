@@ -16,6 +16,7 @@ from kforensics.plots.chart import (
     MAX_MARKS,
     MIN_HEIGHT,
     OUTCOME_COLORS,
+    UNENDED,
     ChartRows,
     NumberArray,
     PartitionFilter,
@@ -116,7 +117,7 @@ def _layers(drawn: ChartRows, names: list[str], by: str) -> list[alt.Chart]:
         color=color,
         tooltip=tooltips("producer", "outcome", "start", "end", "records", "transactions"),
     )
-    markers = alt.Chart(chart_data(bar for bar in drawn if bar["outcome"] != "open")).encode(
+    markers = alt.Chart(chart_data(bar for bar in drawn if bar["outcome"] not in UNENDED)).encode(
         x=alt.X(f"end:{kind}", **axis), y=lane, color=color
     )
     return [bars.mark_bar(size=10, opacity=0.55), markers.mark_tick(thickness=3, size=16)]

@@ -216,6 +216,9 @@ def _transaction(
             *([] if start == NO_TIME else [f"started {format_time(start)}"]),
         ]
     )
+    if transaction["outcome"] == TransactionOutcome.FORGOTTEN:
+        written = format_time(int(transaction["last_timestamp"]))
+        return f"{facts}, last write {written}, open, and forgotten by the broker: all consumers receive it"
     if transaction["outcome"] == TransactionOutcome.OPEN:
         began = begins.get(first)
         by_coordinator = "" if began is None else f"; begun {format_time(began)} by its coordinator"

@@ -119,11 +119,11 @@ REPORT_TABLES: dict[str, ReportTable] = {
         ),
         ReportTable(
             "transactions",
-            "Transactions: open, then aborted, then committed; longest first",
+            "Transactions: open or forgotten, then aborted, then committed; longest first",
             _names("""outcome producer_id producer_epoch first_offset last_offset marker_offset records bytes
                 first_timestamp marker_timestamp duration_ms coordinator_epoch first_offset_exact"""),
             (
-                SortKey("outcome", ranking=("open", "aborted", "committed")),
+                SortKey("outcome", ranking=("open", "forgotten", "aborted", "committed")),
                 SortKey("duration_ms", descending=True),
                 *BY_PLACE,
             ),

@@ -65,7 +65,7 @@ SEVERITIES = ("critical", "error", "warning", "info")
 # values in order; none if the largest number is first.
 WORST_FIRST: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "lso": ("stuck", "hidden_records", ()),
-    "transactions": ("open", "outcome", ("open",)),
+    "transactions": ("open", "outcome", ("open", "forgotten")),
     "findings": ("worst", "severity", SEVERITIES),
     "partitions": ("worst", "verdict", SEVERITIES),
 }

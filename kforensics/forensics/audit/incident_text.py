@@ -87,7 +87,7 @@ CONSEQUENCES_OF_CODES = {
     "metadata-snapshot-missing": "The node does not start without this snapshot.",
     "metadata-snapshot-differs": "A node that starts from the snapshot has other metadata than the log says.",
     "snapshot-open-txn-mismatch": (
-        "A broker that loads the snapshot may deliver uncommitted records, or hide records until it is repaired."
+        "A broker that has this snapshot may deliver uncommitted records, or hide records until it is repaired."
     ),
     "txnindex-lso-mismatch": "Consumers with read_committed may receive aborted records.",
     "folder-in-partition": "The broker takes the log directory offline when it opens or creates the file of that name.",
@@ -98,6 +98,7 @@ CONSEQUENCES_OF_LESSER_CODES = {
     "seq-missing": "The broker cannot notice that a retry of these records was stored twice.",
     "producer-expired-by-timestamp": "A broker that has forgotten the producer does not notice a retry.",
     "epoch-bump-nonzero-seq": "Records that the producer sent may be lost.",
+    "txnlog-ongoing-overdue": "Where it is open, read_committed consumers receive no record from its first one on.",
     "ts-max-mismatch": "Retention and searches by time may be too early or too late.",
 }
 

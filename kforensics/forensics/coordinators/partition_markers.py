@@ -103,6 +103,7 @@ class PartitionMarkers:
         paths: paths of its segments.
         markers: TRANSACTION_MARKER records, in the order of the log; packed if they are very many.
         open_transactions: OPEN_TRANSACTION records, by first offset.
+        forgotten: first offsets of the open transactions that its broker has forgotten.
         coverage: which time its log covers.
         kept_until: newest time of its files, if the copy has kept file times: :func:`.kept_times.kept_until`.
         log_start_offset: first visible offset on disk.
@@ -125,6 +126,7 @@ class PartitionMarkers:
     markers: StructRows
     open_transactions: OpenTransactionArray
     coverage: TimeCoverage
+    forgotten: tuple[int, ...] = ()
     kept_until: int = NO_TIME
     log_start_offset: int = 0
     visible_start_offset: int = 0
@@ -167,6 +169,7 @@ class PartitionMarkers:
             markers=markers,
             open_transactions=_open_transactions(state, markers),
             coverage=coverage,
+            forgotten=tuple(state.transaction_store.forgotten["first_offset"].tolist()),
             kept_until=kept_until(state, coverage.newest_marker),
             log_start_offset=state.local_log_start_offset,
             visible_start_offset=state.log_start_offset,
@@ -194,10 +197,10 @@ class PartitionMarkers:
 
         A cleaner removes markers below the last stable offset, and retention below the high watermark: with all of
         the log, an open transaction is forgotten where a replica begins after it. Damage may hide that a transaction
-        is open.
+        is open, and what its broker has forgotten may be open elsewhere.
         """
         passed: BoolArray = (offsets < self.last_stable_offset) & (not self.is_broken)
-        return passed
+        return passed & ~np.isin(offsets, self.forgotten)
 
     @property
     def name(self) -> TopicPartition:

@@ -15,8 +15,8 @@ import numpy as np
 
 from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE
 from kforensics.forensics.core.packed_rows import StructRows, search_column
-from kforensics.forensics.core.record_arrays import concat_rows, take_rows
-from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.log_summary import LogSummary, goes_back
 from kforensics.forensics.partition.partition_state import PartitionState
@@ -144,14 +144,13 @@ def _reaches(state: PartitionState, coverage: TimeCoverage) -> int:
 
 
 def _unended(state: PartitionState, markers: StructRows) -> StructArray:
-    log, forgotten = state.log, state.transaction_store.forgotten
-    transactions = concat_rows([state.open_transactions, forgotten])
+    log, transactions = state.log, state.transaction_store.unended
     rows = np.empty(len(transactions), UNENDED_DATA)
     for name in ("producer_id", "lowest_epoch", "first_offset", "last_offset", "first_timestamp"):
         rows[name] = transactions[name]
     before = search_column(markers, "marker_offset", transactions["first_offset"]) - 1
     rows["appended_after"] = [NO_TIME if n == NONE else int(markers[n]["marker_timestamp"]) for n in before.tolist()]
-    rows["is_forgotten"] = np.arange(len(rows)) >= len(rows) - len(forgotten)
+    rows["is_forgotten"] = transactions["outcome"] == TransactionOutcome.FORGOTTEN
     runs_after = log.epochs["first_offset"][log.epochs["after_old_format"]]
     is_whole = not (state.is_broken or log.has_damaged_batches or log.offset_gaps or state.log_gaps.has_lost_end)
     is_followed = log.ends_in_old_format | (rows["last_offset"] < runs_after.max(initial=NONE))

@@ -92,6 +92,19 @@ class ProducerStates:
             *(_ended(rows, np.isin(rows["producer_id"], producer_ids)) for rows in (self.records, self.entries))
         )
 
+    def with_transactions(self, producer_ids: IntArray, first_offsets: IntArray) -> ProducerStates:
+        """Return the states with other open transactions of some producers.
+
+        Args:
+            producer_ids: the producers, each once.
+            first_offsets: the first offset of the transaction of each, -1 for none.
+        """
+        parts = [rows.copy() for rows in (self.records, self.entries)]
+        for rows in parts:
+            _, known, given = np.intersect1d(rows["producer_id"], producer_ids, return_indices=True)
+            rows["current_txn_first_offset"][known] = first_offsets[given]
+        return ProducerStates(*parts)
+
     def _column(self, name: str) -> npt.NDArray[Any]:
         column = self.entries[name].copy()  # of a single entry, a contiguous array would be a view
         column[self._targets[self._replacing]] = self.records[name][self._replacing]

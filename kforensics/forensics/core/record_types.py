@@ -22,6 +22,7 @@ __all__ = [
     "RECENT_BATCH",
     "RECENT_BATCHES",
     "TRANSACTION",
+    "UNENDED",
     "Anomaly",
     "Portable",
     "TransactionOutcome",
@@ -47,11 +48,19 @@ RECENT_BATCHES = 5
 
 
 class TransactionOutcome(IntEnum):
-    """How a transaction ended in this partition; the first two values are Kafka's control record types."""
+    """How a transaction ended in this partition; the first two values are Kafka's control record types.
+
+    FORGOTTEN is one without a marker that its broker has forgotten.
+    """
 
     ABORTED = 0
     COMMITTED = 1
     OPEN = 2
+    FORGOTTEN = 3
+
+
+# The outcomes of transactions without a marker.
+UNENDED = (TransactionOutcome.OPEN, TransactionOutcome.FORGOTTEN)
 
 
 class Anomaly(IntEnum):

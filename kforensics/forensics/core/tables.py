@@ -17,7 +17,7 @@ last_offset int64 last offset of its data
 marker_offset int64 offset of its COMMIT or ABORT marker; null while open, like the next two columns
 marker_epoch int16 producer epoch of the marker
 coordinator_epoch int32 epoch of the coordinator that wrote the marker
-outcome string committed, aborted or open
+outcome string committed, aborted, open, or forgotten: open, but its broker does not have it any more
 batches int64 data batches
 records int64 records in them
 bytes int64 bytes of them

@@ -101,12 +101,12 @@ class _Membership:
     Attributes:
         producer_id: its producer, None if it is not transactional.
         transaction: TRANSACTION record, None if it is not available.
-        is_forgotten: whether a broker forgot it while it was open.
+        lacking: offset of the snapshot that shows what its broker has forgotten, None without one.
     """
 
     producer_id: int | None
     transaction: np.void | None = None
-    is_forgotten: bool = False
+    lacking: int | None = None
 
 
 _NO_TRANSACTION = _Membership(None)
@@ -329,8 +329,8 @@ class OffsetExplainer:
         """Return the transaction that a batch is in, also if its broker forgot it."""
         if transaction is not None:
             return _Membership(producer_id, transaction)
-        forgotten = self._state.transaction_store.forgotten_at(producer_id, *offsets)
-        return _Membership(producer_id, forgotten, is_forgotten=forgotten is not None)
+        store = self._state.transaction_store
+        return _Membership(producer_id, store.forgotten_at(producer_id, *offsets), store.lacking)
 
     def _visibility(self, offset: int, member: _Membership) -> Reason:
         if offset >= self._bounds.high_watermark:
@@ -371,17 +371,18 @@ def _covers(transaction: np.void, base_offset: int, last_offset: int) -> bool:
 def _outcome(producer_id: int, member: _Membership, high_watermark: int) -> tuple[RecordStatus, str]:
     """Return the status that the outcome of its transaction gives a batch, and the reason.
 
-    What a broker has forgotten neither blocks the last stable offset nor is in a transaction index, so all consumers
-    receive it, whatever its coordinator decides. Rule: ``UnifiedLog.rebuildProducerState`` up to 3.2.
+    What a broker has forgotten blocks nothing and is in no index: all receive it, whatever its coordinator decides.
     """
     transaction = member.transaction
     if transaction is None:
         return RecordStatus.UNDECIDED, f"its transaction of producer {producer_id} is not available"
     name = f"the transaction of producer {producer_id} from offset {transaction['first_offset']}"
     marker = int(transaction["marker_offset"])
-    if member.is_forgotten:
-        why = "the broker forgot when it loaded the log while the topic had message format 0 or 1"
-        return RecordStatus.VISIBLE, f"{name}, which {why}: no marker hides its data"
+    if transaction["outcome"] == TransactionOutcome.FORGOTTEN:
+        why = "forgot when it loaded the log while the topic had message format 0 or 1"
+        if member.lacking is not None:
+            why = f"has forgotten, as its snapshot at offset {member.lacking} shows"
+        return RecordStatus.VISIBLE, f"{name}, which the broker {why}: no marker hides its data"
     if transaction["outcome"] == TransactionOutcome.OPEN:
         return RecordStatus.UNDECIDED, f"{name} is open"
     if marker >= high_watermark:

@@ -23,6 +23,7 @@ OUTCOME_NAMES = {
     TransactionOutcome.COMMITTED: "committed",
     TransactionOutcome.ABORTED: "aborted",
     TransactionOutcome.OPEN: "open",
+    TransactionOutcome.FORGOTTEN: "forgotten",
 }
 
 
@@ -38,7 +39,7 @@ class ProducerStory:
         state: PRODUCER record: the broker's producer state at the end of the log; None if the broker has none.
         is_exact: whether no batch from before the available log can change this state.
         is_expired: whether the state has expired by the time of evaluation.
-        counts: number of transactions by outcome: committed, aborted, open.
+        counts: number of transactions by outcome: committed, aborted, open, forgotten.
         records: records in its transactions.
         last: TRANSACTION records of its last transactions, in the order of their markers.
         epochs: lowest and highest epoch of its transactions and their markers, None if it has none.
@@ -86,7 +87,7 @@ def producer_story(
     """
     producers = state.producers[state.producers["producer_id"] == producer_id]
     transactions = _TransactionTotals()
-    for rows in state.transaction_store:
+    for rows in state.transaction_store.with_forgotten():
         transactions.add(rows[rows["producer_id"] == producer_id])
     empty_markers = int((state.empty_markers["producer_id"] == producer_id).sum())
     kinds = state.anomalies["kind"][state.anomalies["producer_id"] == producer_id].tolist()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
-from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.forgotten_transactions import without_forgotten
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import NOTHING_PASSED, ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
@@ -27,7 +28,7 @@ from kforensics.parsers.files.log_names import SHARE_GROUP_STATE, TRANSACTION_ST
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
-__all__ = ["PartitionStateBuilder", "boundary_of", "examine", "producers_below"]
+__all__ = ["PartitionStateBuilder", "boundary_of", "examine"]
 
 # Topics that only brokers write, and without transactions: ``PersisterStateManager``, ``TransactionStateManager``.
 WITHOUT_TRANSACTIONS = (SHARE_GROUP_STATE, TRANSACTION_STATE)
@@ -118,7 +119,7 @@ class PartitionStateBuilder:
         others = joined_rows([*self._before, *self._merger.producers.row_parts(), final.rows]).in_order()
         # Release this memory first: with a million producers it must not be needed twice.
         self._merger, self._before = ChunkMerger(self._task), []
-        return PartitionState(
+        state = PartitionState(
             partition=partition,
             rules=self._task.rules_here,
             log=log,
@@ -133,6 +134,7 @@ class PartitionStateBuilder:
             producers_at=self._producers_at,
             index_faults=index_faults,
         )
+        return without_forgotten(state, self._task.kernels)
 
     def _knows_open_transactions(self, boundary: Boundary) -> bool:
         """Return whether no transaction from before the available log may be open without a trace of it."""
@@ -174,7 +176,9 @@ class PartitionStateBuilder:
         is_rejected = snapshot_entries(self._task.partition.snapshots[offset].path) is None
         self._is_inexact = is_rejected and (self._is_inexact or len(final.open_transactions) > 0)
         if not is_rejected:
-            self._forgotten.append(take_rows(final.open_transactions, _are_forgotten(final, loaded)))
+            forgotten = take_rows(final.open_transactions, _are_forgotten(final, loaded))
+            forgotten["outcome"] = TransactionOutcome.FORGOTTEN
+            self._forgotten.append(forgotten)
         self._restart(offset, self._final_without_closed(boundary), loaded, loaded.producers)
 
     def _restart(self, offset: int, final: FinalReplay, known: Boundary, producers: ProducerStates) -> None:
@@ -264,27 +268,3 @@ def _snapshot_boundary(partition: Partition, offset: int) -> Boundary | None:
     """Return the boundary that a snapshot describes, None if its entries cannot be trusted."""
     producers = boundary_states(partition.snapshots[offset].path)
     return None if producers is None else Boundary(BoundaryKind.SNAPSHOT, offset, producers)
-
-
-def producers_below(state: PartitionState, offset: int, kernels: KernelPolicy = kernels_for) -> ProducerStates:
-    """Return the producers after all batches that begin below an offset, as PRODUCER records; the log is read again.
-
-    Raises:
-        InputError: a segment cannot be read.
-    """
-    task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(state.boundary.offset, offset))
-    merger, begun = ChunkMerger(task), False
-    for log_chunk in _chunks_until(task, offset):
-        # Do not replay what the snapshot already contains.
-        if state.boundary.offset in log_chunk.cuts and not begun:
-            merger, begun = ChunkMerger(task), True
-        merger.add(log_chunk)
-    return merger.producers.final(state.boundary, consume=True).producers
-
-
-def _chunks_until(task: ReadTask, offset: int) -> Iterator[LogChunk]:
-    for segment in range(len(task.partition.segments)):
-        for log_chunk in log_chunks(task, SegmentSplit(segment)):
-            if offset in log_chunk.cuts:
-                return
-            yield log_chunk

@@ -6,7 +6,7 @@ Tables with about one row per transaction are made page by page, because there m
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from kforensics.forensics.core.external_sort import SortedRows
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import UNKNOWN_TIMES
 from kforensics.forensics.core.producer_states import ProducerStates
-from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
+from kforensics.forensics.core.record_types import UNENDED, TransactionArray, TransactionOutcome
 from kforensics.forensics.core.result_rows import Lists, Rows, RowStream, Words, nullable
 from kforensics.forensics.core.tables import RESULTS
 from kforensics.forensics.partition.blocking_transactions import are_expired, copy_time
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 NONE = -1
-OUTCOMES = ("aborted", "committed", "open")
+OUTCOMES = ("aborted", "committed", "open", "forgotten")
 PRODUCER_COLUMNS = (
     *("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp", "coordinator_epoch"),
     "current_txn_first_offset",
@@ -296,8 +296,7 @@ class TransactionTables:
 
     def transactions(self, selected: Iterable[TransactionArray] | None = None) -> RowStream:
         """Return transactions, all of them if none are given, as parts that can be iterated more than once."""
-        parts = self.transaction_store if selected is None else selected
-        return RowStream(RESULTS["transactions"], partial(_each, self._transactions, parts))
+        return RowStream(RESULTS["transactions"], partial(self._transaction_parts, selected))
 
     def history(self) -> RowStream:
         """Return the steps of the last stable offset as the high watermark moves from the log start to the log end."""
@@ -312,8 +311,11 @@ class TransactionTables:
         """
         return RowStream(RESULTS["aborted_transactions"], partial(self._aborted, indexed))
 
+    def _transaction_parts(self, selected: Iterable[TransactionArray] | None) -> Iterator[Rows]:
+        return map(self._transactions, self.transaction_store.with_forgotten() if selected is None else selected)
+
     def _transactions(self, transactions: TransactionArray) -> Rows:
-        is_open = transactions["outcome"] == TransactionOutcome.OPEN
+        is_open = np.isin(transactions["outcome"], UNENDED)
         columns = _columns(transactions, TRANSACTION_COLUMNS)
         columns |= {
             name: nullable(transactions[name], is_open)
@@ -353,10 +355,6 @@ class TransactionTables:
             yield _rows(self.place, "aborted_transactions", len(expected), columns)
 
 
-def _each(to_rows: Callable[[TransactionArray], Rows], parts: Iterable[TransactionArray]) -> Iterator[Rows]:
-    return map(to_rows, parts)
-
-
 def _matches(expected: ExpectedAbortedEntryArray, indexed: StructArray) -> tuple[BoolArray, IntArray]:
     """Return for each expected entry whether an index has it, and the row of that entry."""
     if not len(indexed):
@@ -374,7 +372,7 @@ def durations(evaluated_ms: int, transactions: TransactionArray) -> IntArray:
         evaluated_ms: until when the copy shows what happened, as :func:`copy_time` returns it.
         transactions: the transactions.
     """
-    is_open = transactions["outcome"] == TransactionOutcome.OPEN
+    is_open = np.isin(transactions["outcome"], UNENDED)
     ends = np.where(is_open, evaluated_ms, transactions["marker_timestamp"])
     firsts = np.where(has_duration(transactions), transactions["first_timestamp"], ends)
     elapsed: IntArray = ends - firsts
@@ -383,7 +381,7 @@ def durations(evaluated_ms: int, transactions: TransactionArray) -> IntArray:
 
 def has_duration(transactions: TransactionArray) -> BoolArray:
     """Return which transactions have a known duration: both the first batch and the marker have a timestamp."""
-    is_open = transactions["outcome"] == TransactionOutcome.OPEN
+    is_open = np.isin(transactions["outcome"], UNENDED)
     known: BoolArray = ~np.isin(transactions["first_timestamp"], UNKNOWN_TIMES)
     known &= is_open | ~np.isin(transactions["marker_timestamp"], UNKNOWN_TIMES)
     return known

@@ -269,7 +269,7 @@ class PartitionState:
 
     @property
     def open_transactions(self) -> TransactionArray:
-        """Transactions without a marker, sorted by first offset."""
+        """Transactions without a marker that its broker has not forgotten, sorted by first offset."""
         return self.transaction_store.opened
 
     @property

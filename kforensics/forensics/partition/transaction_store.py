@@ -55,13 +55,17 @@ class TransactionStore:
     Attributes:
         closed: TRANSACTION records with a marker, sorted by marker offset.
         opened: TRANSACTION records without a marker, sorted by first offset.
-        forgotten: TRANSACTION records of open transactions that a broker forgot, because it loaded the log when the
-            topic had message format 0 or 1. They block nothing and are not among the others.
+        forgotten: TRANSACTION records of open transactions that a broker forgot: they are not in a snapshot above them,
+            or it loaded the log when the topic had message format 0 or 1. They block nothing and are not among the
+            others.
+        lacking: offset of the newest snapshot, if that lacks forgotten transactions; None if the message format of the
+            topic is why they are forgotten.
     """
 
     closed: SortedRows
     opened: TransactionArray
     forgotten: TransactionArray = field(default_factory=lambda: NO_TRANSACTIONS)
+    lacking: int | None = None
 
     def __len__(self) -> int:
         return len(self.closed) + len(self.opened)
@@ -71,6 +75,24 @@ class TransactionStore:
         yield from self.closed
         if len(self.opened):
             yield self.opened
+
+    def as_in_log(self) -> TransactionStore:
+        """Return the transactions as the log alone shows them: what a broker has forgotten is open."""
+        opened = self.unended
+        opened = take_rows(opened, np.argsort(opened["first_offset"], kind="stable"))
+        opened["outcome"] = TransactionOutcome.OPEN
+        return TransactionStore(self.closed, opened)
+
+    @property
+    def unended(self) -> TransactionArray:
+        """All transactions without a marker in the log: the open ones, then the forgotten ones."""
+        return concat_rows([self.opened, self.forgotten])
+
+    def with_forgotten(self) -> Iterator[TransactionArray]:
+        """Yield all transactions as iterating does, then the forgotten ones, if there are any."""
+        yield from self
+        if len(self.forgotten):
+            yield self.forgotten
 
     def since(self, offset: int) -> Iterator[TransactionArray]:
         """Yield, page by page, at least all transactions that have no marker below an offset.
@@ -91,6 +113,12 @@ class TransactionStore:
         )
         transaction: np.void | None = rows[indexes[0]] if len(indexes) else None
         return transaction
+
+    def is_lacking(self, snapshot: int, producer_id: int, first_offset: int) -> bool:
+        """Return whether a transaction is forgotten, as a snapshot shows that lacks it."""
+        rows = self.forgotten
+        is_it = (rows["producer_id"] == producer_id) & (rows["first_offset"] == first_offset)
+        return self.lacking == snapshot and bool(is_it.any())
 
     def pages(self) -> Iterator[TransactionPage]:
         """Yield the pages of closed transactions, then one page of open transactions, even if there are none."""

@@ -125,11 +125,9 @@ def _unmatched(first: Replica, second: Replica) -> tuple[TransactionArray, Trans
             same &= one[name][indexes] == other[name][other_indexes]
         unmatched[0].append(np.delete(one, indexes[same]))
         unmatched[1].append(np.delete(other, other_indexes[same]))
-    open_transactions = first.state.open_transactions, second.state.open_transactions
-    return (
-        np.concatenate([*unmatched[0], open_transactions[0]]),
-        np.concatenate([*unmatched[1], open_transactions[1]]),
-    )
+    # A broker that has forgotten a transaction has its data like the others.
+    unended = first.state.transaction_store.unended, second.state.transaction_store.unended
+    return np.concatenate([*unmatched[0], unended[0]]), np.concatenate([*unmatched[1], unended[1]])
 
 
 def _by_marker(replica: Replica) -> Iterator[TransactionArray]:

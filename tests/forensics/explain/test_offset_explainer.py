@@ -25,8 +25,6 @@ from tests.forensics.partition_states import SAMPLES, partitions_under, state_of
 BEYOND = 3
 # Cleaned after the live consumers had read them.
 CLEANED_SINCE = ("crash-while-cleaning", "crash-while-swapping")
-# The broker had lost an open transaction, and delivered its undecided records.
-FORGOT = "state-lost-after-stop/broker-1/open-0"
 LEAST_PARTITIONS, LEAST_OFFSETS = 205, 11_000
 NO_RECORD = (
     RecordStatus.CONTROL,
@@ -78,9 +76,7 @@ def _consumed() -> Iterator[Consumed]:
 
 
 CONSUMED = tuple(_consumed())
-UNCHANGED = tuple(
-    replica for replica in CONSUMED if replica.name.partition("/")[0] not in CLEANED_SINCE and replica.name != FORGOT
-)
+UNCHANGED = tuple(replica for replica in CONSUMED if replica.name.partition("/")[0] not in CLEANED_SINCE)
 
 
 @cache
@@ -134,14 +130,6 @@ def test_consumed_records_that_are_missing_were_compacted(scenario: str) -> None
             assert explained.offset in committed or not explained.read_committed
             gone += explained.offset in committed and explained.status is RecordStatus.COMPACTED
     assert gone
-
-
-def test_records_that_a_broker_delivered_without_its_state_are_undecided() -> None:
-    (replica,) = (consumed for consumed in CONSUMED if consumed.name == FORGOT)
-    statuses = {explained.offset: explained.status for explained in every_story(replica.folder)}
-    delivered = [offset for offset in replica.offsets("read_committed") if statuses[offset] is not RecordStatus.VISIBLE]
-    assert delivered
-    assert {statuses[offset] for offset in delivered} <= {RecordStatus.UNDECIDED, RecordStatus.HELD_BACK}
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])

@@ -17,7 +17,8 @@ from kforensics.forensics.checks.check import collectors_of
 from kforensics.forensics.checks.partition_checks import PARTITION_CHECKS
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.examine import PartitionStateBuilder, examine, producers_below
+from kforensics.forensics.partition.examine import PartitionStateBuilder, examine
+from kforensics.forensics.partition.forgotten_transactions import producers_below
 from kforensics.forensics.partition.log_chunk import ChunkJoiner, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import LogSummary
 from kforensics.forensics.partition.partition_files import Partition, partitions_of

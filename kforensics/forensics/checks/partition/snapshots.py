@@ -40,8 +40,8 @@ CODES = by_name(
         "snapshot-open-txn-mismatch",
         Severity.CRITICAL,
         meaning=(
-            "A snapshot disagrees with the log about an open transaction: the last stable offset will change "
-            "when the broker restarts."
+            "A snapshot disagrees with the log about an open transaction: the broker that has this snapshot has "
+            "another last stable offset than the log shows, at the latest when it restarts."
         ),
         remedy=(
             "Stop the broker and move this snapshot and all newer ones away, but keep an older valid one: the "
@@ -50,8 +50,8 @@ CODES = by_name(
         ),
         why=(
             "At startup a broker takes its open transactions from the newest snapshot and replays the log from "
-            "there. If an open transaction is missing, it is forgotten and its data becomes visible; an "
-            "additional one blocks the last stable offset forever."
+            "there, and it writes snapshots from what it has in memory. If an open transaction is missing, it is "
+            "forgotten and its data becomes visible; an additional one blocks the last stable offset forever."
         ),
         benign=(
             "The transaction ended and has been cleaned since. Batches have been lost from the log, which is "
@@ -250,6 +250,9 @@ class _ComparedSnapshot:
             f"has {_open_transaction(row, 'stored')} of producer {row['producer_id']}, but the log has "
             f"{_open_transaction(row, 'expected')}"
         )
+        store, producer = self.state.transaction_store, (row["producer_id"], row["expected_current_txn_first_offset"])
+        if store.is_lacking(self._offset, *producer):
+            message += ": this replica has forgotten it, and as leader it delivers its data to all consumers"
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
         first = min(first for first in sides if first >= 0)
         lacking = self.state.log_gaps.between(first, self._offset)

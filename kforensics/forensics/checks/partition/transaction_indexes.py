@@ -144,7 +144,11 @@ def _faulty_entry(state: PartitionState, phrase: str, row: Row) -> Finding:
 
 
 def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Iterator[RowPart]:
-    for expected in expected_aborted_entries(state.transaction_store, state.exact_from):
+    store, exact_from = state.transaction_store, state.exact_from
+    # What a broker has forgotten was open until then, which may be after the entry was written.
+    earlier = expected_aborted_entries(store.as_in_log(), exact_from) if len(store.forgotten) else None
+    for expected in expected_aborted_entries(store, exact_from):
+        before = expected if earlier is None else next(earlier)
         last = int(expected["last_offset"][-1])
         entries = index.usable.at(int(expected["last_offset"][0]), last)
         match = matching_rows(expected, "last_offset", entries["producer_id"], entries["last_offset"])
@@ -162,6 +166,7 @@ def _wrong_stable_offsets(state: PartitionState, index: AbortedEntries) -> Itera
             & (leader >= state.local_log_start_offset)
         )
         is_wrong = is_comparable & np.logical_and.reduce([stored != right[name] for name in ACCEPTED])
+        is_wrong &= np.logical_and.reduce([stored != take_rows(before, match)[name] for name in ACCEPTED])
         is_wrong &= (stored >= coverage_start) | (stored < 0)
         if is_wrong.any():
             hides_later = _earliest_start_after(entries, index.earliest_start_after(last)) < stored

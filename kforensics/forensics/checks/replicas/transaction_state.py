@@ -184,8 +184,11 @@ def _last_stable_offset(replica: Replica) -> int:
 
 
 def _first_open_offset(replica: Replica) -> int:
-    """Return the first offset of the oldest open transaction, the log end offset if there is none."""
-    return int(replica.state.open_transactions["first_offset"].min(initial=replica.end))
+    """Return the first offset of the oldest transaction without a marker, the log end offset if there is none.
+
+    That the broker of a replica has forgotten one is reported about its snapshot.
+    """
+    return int(replica.state.transaction_store.unended["first_offset"].min(initial=replica.end))
 
 
 CHECK = Check("transaction_state", CODES, findings)

@@ -73,7 +73,9 @@ def commits_of(
     """
     if state.partition.place.topic != CONSUMER_OFFSETS:
         raise ValueError(f"{state.partition.name} is not a partition of {CONSUMER_OFFSETS}")
-    replay = _Replay(state.rules.max_txn_timeout_ms, has_transactions=len(state.transaction_store) > 0)
+    # A group coordinator reads its whole log, so it does not forget commits with a transaction.
+    has_transactions = len(state.transaction_store) + len(state.transaction_store.forgotten) > 0
+    replay = _Replay(state.rules.max_txn_timeout_ms, has_transactions=has_transactions)
     for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
         commits = replay.take(number, records)
         if on_states is not None:

@@ -23,7 +23,6 @@ from tests.forensics.partition_states import SAMPLES, state_under
 __all__ = [
     "BACKDATED",
     "DAY",
-    "FORGOTTEN",
     "LATER",
     "SOON",
     "codes_of",
@@ -41,8 +40,6 @@ SOON, LATER = NOW + 60_000, NOW + DAY
 COLLECTORS = (producer_epochs.COLLECTOR, marker_batches.COLLECTOR)
 # Samples, read once; the observations do not depend on the time of evaluation.
 EXAMINED: dict[str, PartitionState] = {}
-# Its broker lost its snapshots while it was stopped, and no longer knows the open transaction.
-FORGOTTEN = "state-lost-after-stop/broker-1/open-0"
 # Open transactions of Kafka Streams and MirrorMaker, whose records have the timestamps of what these read: orders of
 # the day before. No newer marker lies before them, so only the coordinator shows that they are young.
 BACKDATED = {

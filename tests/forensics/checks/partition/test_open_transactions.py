@@ -16,7 +16,6 @@ from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import (
     BACKDATED,
     DAY,
-    FORGOTTEN,
     LATER,
     SOON,
     codes_of,
@@ -53,7 +52,7 @@ def test_samples_have_the_open_transactions_their_broker_named(partition: Partit
     findings = list(open_transactions.findings(state))
     if state.log_end_offset == expected.get("latest") and expected["producers"] is not None:
         starts = sorted(producer["current_transaction_start_offset"] for producer in expected["producers"])
-        begun = [5] if sample_id(partition) == FORGOTTEN else [start for start in starts if start >= 0]
+        begun = [start for start in starts if start >= 0]
         assert [finding.first_offset for finding in findings if finding.code.name == "txn-open-at-end"] == begun
         deleted = [start for start in begun if start < expected["earliest"]]
         assert [finding.first_offset for finding in findings if finding.code.name == "txn-head-deleted"] == deleted

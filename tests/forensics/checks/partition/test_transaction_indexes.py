@@ -193,6 +193,17 @@ def test_a_transaction_open_since_before_the_log_may_have_set_it(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("stable", "is_right"), [(0, True), (3, True), (1, False), (2, False)])
+def test_a_transaction_that_the_broker_has_forgotten_may_have_set_it(
+    tmp_path: Path, stable: int, *, is_right: bool
+) -> None:
+    """It was open for the broker until it started without its snapshots, before or after it wrote the entry."""
+    log = "D 1 0 0-0 @0-0 T; D 2 0 0-0 @1-1 T; M 2 0 A 1 @2; plain @3"
+    folder = tmp_path / str(stable)
+    forge(folder, log, snapshots={4: []}, txnindex={0: entry(2, 1, 2, stable)})
+    assert (found_in(folder) == []) is is_right
+
+
 def test_in_random_logs_only_a_wrong_last_stable_offset_is_found(tmp_path: Path) -> None:
     dice = Random(4)  # noqa: S311  # a seed, not a secret
     changed = 0
