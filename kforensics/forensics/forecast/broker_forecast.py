@@ -10,6 +10,7 @@ from kforensics.forensics.forecast.metadata_loading import LoadedMetadata
 from kforensics.forensics.metadata.metadata_versions import Release
 
 __all__ = [
+    "ASSIGNED",
     "COPIED",
     "CREATED",
     "FUTURE",
@@ -24,6 +25,8 @@ __all__ = [
 STARTS, REFUSES = "starts", "refuses"
 # Fates of partitions beside those in ``metadata_loading``.
 CREATED, COPIED, WITHOUT_LEADER, OFFLINE, FUTURE = "created", "copied", "without leader", "offline", "future"
+# The effect on one that the broker never had, because it was assigned to it while it was down.
+ASSIGNED = "assigned"
 
 
 @dataclass(slots=True)

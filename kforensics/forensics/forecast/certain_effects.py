@@ -15,6 +15,7 @@ from kforensics.forensics.forecast.log_directory import (
     METADATA_FOLDER,
     LogDirectory,
     first_folder,
+    had_data,
     has_log,
     read_log_directory,
 )
@@ -73,10 +74,9 @@ def _are_clean(directories: Iterable[LogDirectory]) -> bool:
 
 def _is_lost(directories: Sequence[LogDirectory], created: PartitionForecast) -> bool:
     """Return whether the folder of a partition that had data is missing; one that becomes stray has its own finding."""
-    key = created.topic, created.partition
-    stopped = (each.checkpoints.values() for each in directories if each.clean)
-    had_data = any(offsets.get(key, 0) > 0 for checkpoints in stopped for offsets in checkpoints)
-    return had_data and not any(_has_log(f"{each.path}/{created.name}") for each in directories)
+    stopped = (each for each in directories if each.clean)
+    is_listed = had_data(stopped, created.topic, created.partition)
+    return is_listed and not any(_has_log(f"{each.path}/{created.name}") for each in directories)
 
 
 def _has_log(folder: str) -> bool:

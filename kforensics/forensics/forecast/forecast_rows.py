@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kforensics.forensics.core.commands import BOOTSTRAP, delete_records
 from kforensics.forensics.core.findings import Severity
-from kforensics.forensics.forecast.broker_forecast import COPIED, STARTS, BrokerForecast, PartitionForecast
+from kforensics.forensics.forecast.broker_forecast import ASSIGNED, COPIED, STARTS, BrokerForecast, PartitionForecast
 from kforensics.forensics.forecast.effects import (
     DIRECTORY_LOST,
     FILE_DELETED,
@@ -63,6 +63,7 @@ SEVERITIES = {
     "deleted": Severity.INFO,
     "topic-deleted": Severity.INFO,
     "created-again": Severity.INFO,
+    ASSIGNED: Severity.INFO,
     COPIED: Severity.WARNING,
     "short-log": Severity.WARNING,
     "unserved": Severity.WARNING,

@@ -41,7 +41,7 @@ def caught_up(own: LoadedMetadata, node_id: int | None, others: Sequence[str]) -
     if later is None:
         return own
     removed = {**own.removed, **later.removed}
-    return replace(own, image=later.image, versions=later.versions, removed=removed, reach=later.reach)
+    return replace(own, image=later.image, versions=later.versions, removed=removed, reach=later.reach, own=own.image)
 
 
 def _furthest(own: LoadedMetadata, others: Iterable[str]) -> LoadedMetadata | None:

@@ -27,6 +27,7 @@ __all__ = [
     "PartitionFolder",
     "clash_of",
     "first_folder",
+    "had_data",
     "has_log",
     "is_first_folder",
     "read_identity",
@@ -146,6 +147,12 @@ def read_log_directory(path: str) -> LogDirectory:
         if entry.is_folder and entry.name not in (METADATA_FOLDER, REMOTE_INDEX_CACHE):
             _add_folder(directory, entry)
     return directory
+
+
+def had_data(directories: Iterable[LogDirectory], topic: str, partition: int) -> bool:
+    """Return whether a checkpoint of the log directories shows that a partition had data."""
+    checkpoints = (offsets for each in directories for offsets in each.checkpoints.values())
+    return any(offsets.get((topic, partition), 0) > 0 for offsets in checkpoints)
 
 
 def read_identity(path: str) -> MetaProperties | None:

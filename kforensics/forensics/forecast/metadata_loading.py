@@ -95,6 +95,7 @@ class LoadedMetadata:
         versions: the highest version of the records of each type, in the order in which they are first read.
         removed: when topics were deleted, in ms by topic id; those of before the snapshot are not known.
         reach: leader epoch of the last record, and the offset after it.
+        own: the image at the end of the copy of the broker, if the rest is from the copy of another node.
     """
 
     folder: str = ""
@@ -106,6 +107,7 @@ class LoadedMetadata:
     versions: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
     reach: tuple[int, int] = (-1, 0)
+    own: ClusterImage | None = None
 
     @property
     def directories(self) -> dict[str, int]:

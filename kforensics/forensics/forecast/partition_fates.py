@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kforensics.forensics.forecast.broker_forecast import (
+    ASSIGNED,
     COPIED,
     CREATED,
     FUTURE,
@@ -25,7 +26,14 @@ from kforensics.forensics.forecast.effects import (
     LoadRefusedError,
 )
 from kforensics.forensics.forecast.identity import is_reserved
-from kforensics.forensics.forecast.log_directory import FILE_SYSTEM, MARKER, SOME_COPIED, LogDirectory, PartitionFolder
+from kforensics.forensics.forecast.log_directory import (
+    FILE_SYSTEM,
+    MARKER,
+    SOME_COPIED,
+    LogDirectory,
+    PartitionFolder,
+    had_data,
+)
 from kforensics.forensics.forecast.metadata_loading import (
     DELETED_AS_STRAY,
     GONE,
@@ -37,6 +45,7 @@ from kforensics.forensics.forecast.metadata_loading import (
     why_stray,
 )
 from kforensics.forensics.forecast.older_releases import OUT_OF_SERVICE, fate_before_strays
+from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 
 __all__ = ["PartitionFates", "lose_marker", "write_marker"]
@@ -206,13 +215,45 @@ class PartitionFates:
             created = PartitionForecast(log_dir, None, name, number, CREATED, LoadedLog(f"{log_dir}/{name}-{number}"))
             is_last = self._is_last_in_sync(assigned)
             then = "it is served empty" if is_last else "it is copied from the leader"
-            if f"{name}-{number}" in again:
-                created.effects.append(Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True))
-            else:
-                kind = CREATED if is_last else COPIED
-                likely = f" ({SOME_COPIED}: likely)" if (name, number) in left_out else ""
-                created.effects.append(Effect(kind, f"no folder of it is left{likely}: {then}", silent=True, offset=0))
+            kind = CREATED if is_last else COPIED
+            likely = f" ({SOME_COPIED}: likely)" if (name, number) in left_out else ""
+            effect = Effect(kind, f"no folder of it is left{likely}: {then}", silent=True, offset=0)
+            why = None if is_last else self._why_new(metadata, created, assigned)
+            if created.name in again:
+                effect = Effect(CREATED_AGAIN, f"its topic was created again: {then}", silent=True)
+            elif why is not None:
+                effect = Effect(ASSIGNED, f"{why}: {then}", silent=True)
+            created.effects.append(effect)
             self.forecast.partitions.append(created)
+
+    def _why_new(
+        self, metadata: LoadedMetadata, created: PartitionForecast, assigned: PartitionRegistration
+    ) -> str | None:
+        """Return why the broker never had a partition that is assigned to it, None if it may have had it."""
+        node_id, own = self.forecast.node_id, metadata.own
+        topic = metadata.image.topic_named(created.topic)
+        if own is not None and topic is not None and self._is_known_in(own):
+            had = own.topics.get(topic.topic_id)
+            before = had.partitions.get(created.partition) if had else None
+            if before is None or node_id not in before.replicas:
+                return "it was assigned to the broker after the end of its own metadata log"
+        place = self._assigned_directory(metadata, created)
+        is_on_lost_disk = place is not None and not is_reserved(place) and place not in self._directory_ids()
+        is_listed = had_data(self.directories, created.topic, created.partition)
+        if node_id in assigned.complete or is_on_lost_disk or is_listed:
+            return None
+        if node_id in assigned.adding:
+            return "a reassignment is adding it to the broker"
+        return None if assigned.partition_epoch else "it has not been in sync since the partition was created"
+
+    def _is_known_in(self, own: ClusterImage) -> bool:
+        """Whether the copy of the metadata log was there when the broker stopped, and is not that of a new disk."""
+        registered = own.brokers.get(-1 if self.forecast.node_id is None else self.forecast.node_id)
+        named = (registered or {}).get("logDirs") or ()
+        return registered is not None and (not named or not self._directory_ids().isdisjoint(named))
+
+    def _directory_ids(self) -> set[str | None]:
+        return {each.meta.directory_id for each in self.directories if each.meta is not None}
 
     def _refuse(self, refusal: LoadRefusedError) -> None:
         """Fail a log directory after the logs were loaded."""
@@ -265,7 +306,7 @@ class PartitionFates:
     def _is_elsewhere(self, metadata: LoadedMetadata, assigned: PartitionRegistration) -> bool:
         """Whether a partition is in a log directory of the broker that the caller has not named."""
         place = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
-        ids = {each.meta.directory_id for each in self.directories if each.meta is not None}
+        ids = self._directory_ids()
         if place is None or is_reserved(place) or place in ids or not self._are_registered(metadata):
             return False
         return metadata.directories.get(place) == self.forecast.node_id
