@@ -12,6 +12,7 @@ from kforensics.forensics.forecast.broker_forecast import STARTS, BrokerForecast
 from kforensics.forensics.forecast.effects import HOUSEKEEPING, IN_ZOOKEEPER, ROUTINE, Effect
 from kforensics.forensics.forecast.elections import Candidate
 from kforensics.forensics.forecast.forecast_rows import needs_another_release, remedies, severity_of_effect
+from kforensics.forensics.forecast.metadata_loading import GONE
 from kforensics.forensics.metadata.metadata_versions import release_name
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.screen import Line, Screen
@@ -166,8 +167,8 @@ def _extent(effect: Effect, *, is_torn: bool) -> Iterator[str]:
 
 
 def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
-    partitions = forecast.partitions if screen.shows_all else _changed(forecast)
-    ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
+    ordered = sorted(_listed(forecast, screen), key=lambda each: (each.topic, each.partition))
+    folders = Counter(each.name for each in ordered)
     shown = ordered[: screen.shown(LISTED_PARTITIONS)]
     for partition in shown:
         loaded = partition.loaded
@@ -176,13 +177,21 @@ def _partitions(forecast: BrokerForecast, screen: Screen) -> Iterator[str]:
             offsets = f", log {loaded.log_start} to {loaded.log_end}, LSO {loaded.last_stable}"
             if loaded.may_forget:
                 offsets += f", or {loaded.log_end} if the topic still has message format 0 or 1"
-        yield printable(f"  {partition.name} afterwards: {partition.fate}{offsets}")
+        is_one_of_several = folders[partition.name] > 1 and partition.folder is not None
+        what = f"folder {partition.folder}" if is_one_of_several and not offsets else partition.name
+        yield printable(f"  {what} afterwards: {partition.fate}{offsets}")
     if more := len(ordered) - len(shown):
         yield f"  … and {format_count(more, 'more partition')}"
 
 
-def _changed(forecast: BrokerForecast) -> list[PartitionForecast]:
-    return [each for each in forecast.partitions if any(effect.kind not in ROUTINE for effect in each.effects)]
+def _listed(forecast: BrokerForecast, screen: Screen) -> list[PartitionForecast]:
+    """Return the partitions whose state after the start is shown: all, or those that have a folder that changes.
+
+    A -delete folder is no partition: what becomes of it is an effect, and its partition may be served from another.
+    """
+    changed = {each.name for each in forecast.partitions if any(effect.kind not in ROUTINE for effect in each.effects)}
+    partitions = (each for each in forecast.partitions if screen.shows_all or each.name in changed)
+    return [each for each in partitions if each.fate != GONE]
 
 
 def _is_cut(forecast: BrokerForecast, blocks: Iterable[list[Found]], screen: Screen) -> bool:
@@ -190,5 +199,5 @@ def _is_cut(forecast: BrokerForecast, blocks: Iterable[list[Found]], screen: Scr
     if screen.shows_all:
         return False
     counts = [count for effects in blocks for count in Counter(effect.kind for _, effect in effects).values()]
-    has_more = forecast.outcome == STARTS and len(_changed(forecast)) > LISTED_PARTITIONS
+    has_more = forecast.outcome == STARTS and len(_listed(forecast, screen)) > LISTED_PARTITIONS
     return has_more or any(count > LISTED for count in counts)

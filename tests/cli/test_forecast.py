@@ -251,3 +251,33 @@ def test_what_is_cut_off_is_counted_and_can_be_looked_at() -> None:
     zeros = text.partition("truncated preallocated-0: ")[2].splitlines()
     assert zeros[0].endswith("all zeros (36.4 KB)")
     assert "dump" not in zeros[1]
+
+
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all",)], ids=["changes", "all"])
+def test_a_folder_that_is_deleted_is_not_its_partition(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """A partition was moved to another disk, and is served there."""
+    broker = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "replication" / "broker-1", broker)
+    shutil.copytree(broker / "durable-0", broker / f"durable-0.{UNIQUE}-delete")
+    lines = run("forecast", *arguments, broker).lines
+    after = [line.strip() for line in lines if "afterwards" in line]
+    assert [line for line in after if line.startswith("durable-0 ")] == [
+        "durable-0 afterwards: served, log 0 to 8, LSO 8"
+    ]
+    assert not [line for line in after if line.endswith("deleted")]
+    effect = f"deleted durable-0: the folder durable-0.{UNIQUE}-delete is deleted a minute after the start"
+    assert sum(line.endswith(effect) for line in lines) == 1
+
+
+def test_of_several_folders_the_one_out_of_service_is_named(tmp_path: Path) -> None:
+    broker = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "replication" / "broker-1", broker)
+    stray = broker / f"durable-0.{UNIQUE}-stray"
+    shutil.copytree(broker / "durable-0", stray)
+    after = [line.strip() for line in run("forecast", "--all", broker).lines if "afterwards" in line]
+    assert f"folder {stray} afterwards: stray" in after
+    assert sum(line.startswith("durable-0 afterwards: served, ") for line in after) == 1
+    assert "stray-0 afterwards: stray" in after  # the only folder of its partition

@@ -47,6 +47,7 @@ from kforensics.forensics.forecast.metadata_loading import (
 from kforensics.forensics.forecast.older_releases import OUT_OF_SERVICE, fate_before_strays
 from kforensics.forensics.metadata.cluster_image import ClusterImage
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
+from kforensics.parsers.files.source import file_name
 
 __all__ = ["PartitionFates", "lose_marker", "write_marker"]
 
@@ -128,7 +129,7 @@ class PartitionFates:
             partition.effects = [effect for effect in partition.effects if effect.kind != RETENTION_DUE]
         if partition.fate == GONE:
             # Its log is not recovered, and the checkpoints are about the partition that replaced it.
-            detail = "the folder is deleted a minute after the start"
+            detail = f"the folder {file_name(folder.path)} is deleted a minute after the start"
             partition.loaded, partition.effects = None, [Effect("deleted", detail, silent=True, path=folder.path)]
         if partition.fate in (SERVED, UNSERVED) and folder.name.state == "future":
             self._promote(partition, folder)
