@@ -173,6 +173,14 @@ def test_a_broker_with_zookeeper_needs_what_zookeeper_has() -> None:
     assert any("the start needs broker.id=0 in its settings and the cluster id " in line for line in ended.lines)
 
 
+@pytest.mark.parametrize(("release", "is_said"), [("3.9", True), ("3.6", True), ("3.5", False)])
+def test_a_migration_makes_stray_what_is_not_assigned(release: str, is_said: bool) -> None:
+    """A broker of 3.9.1 in migration mode renamed the folder of a deleted topic; only its settings show that mode."""
+    ended = run("forecast", "--release", release, SAMPLES / "legacy-2.7" / "broker-0")
+    assert ended.text.count("stay as they are") == 1
+    assert ("zookeeper.metadata.migration.enable" in ended.text) is is_said
+
+
 def test_a_release_without_zookeeper_does_not_start_from_its_files() -> None:
     ended = run("forecast", "--release", "4.4.0", SAMPLES / "legacy-2.7" / "broker-0")
     assert (ended.code, ended.lines[0].endswith(": not known")) == (0, True)

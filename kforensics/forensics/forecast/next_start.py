@@ -170,7 +170,7 @@ class _Start:
             detail = f"{release_name(forecast.release)} has no ZooKeeper: migrate the cluster to KRaft with 3.9 first"
             forecast.effects.append(Effect("not-known", detail))
             return None
-        forecast.effects.append(Effect(IN_ZOOKEEPER, in_zookeeper(known[0]), silent=True))
+        forecast.effects.append(Effect(IN_ZOOKEEPER, in_zookeeper(known[0], forecast.release), silent=True))
         for path in (f"{each.path}/{META}" for each in self.directories if each.meta is None):
             forecast.effects.append(Effect(FILE_WRITTEN, f"{path} is missing, and is written", silent=True, path=path))
         return zookeeper_fault(self.directories)

@@ -128,14 +128,29 @@ def fate_before_strays(fate: str, folder: PartitionFolder, metadata: LoadedMetad
     return SERVED if assigned is not None and node_id in assigned.replicas else UNSERVED
 
 
-def in_zookeeper(meta: MetaProperties) -> str:
-    """Return what the start of a broker with ZooKeeper depends on that its log directories do not have."""
+def in_zookeeper(meta: MetaProperties, release: Release) -> str:
+    """Return what the start of a broker with ZooKeeper depends on that its log directories do not have.
+
+    In migration mode, which only its settings show, the first request of the KRaft controller names all partitions of
+    the broker, which renames the others. Rule: ``ReplicaManager.becomeLeaderOrFollower`` and ``updateStrayLogs``, since
+    3.6.
+
+    Args:
+        meta: the identity of a log directory.
+        release: the release that starts.
+    """
     settings = "" if meta.node_id is None else f"broker.id={meta.node_id} in its settings"
     cluster = "" if meta.cluster_id is None else f"the cluster id {meta.cluster_id} in ZooKeeper"
     needs = " and ".join(each for each in (settings, cluster) if each)
+    stay = "stay as they are"
+    if release >= STRAYS_READ_SINCE:
+        stay += (
+            ", or are renamed to -stray in migration mode (zookeeper.metadata.migration.enable) once a KRaft controller"
+            " is in charge"
+        )
     return (
         f"{f'the start needs {needs}; ' if needs else ''}which partitions the broker serves is in ZooKeeper: others are"
-        " loaded, and stay as they are; releases before 3.6 refuse stray folders, see --release"
+        f" loaded, and {stay}; releases before 3.6 refuse stray folders, see --release"
     )
 
 
