@@ -159,6 +159,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
     rules: Rules,
     *,
     commits: Iterable[Commits] = (),
+    coordinator_replicas: Iterable[PartitionMarkers] = (),
     partition_count: int | None = None,
     offsets_partition_count: int | None = None,
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None,
@@ -176,6 +177,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         markers: markers of all other partitions, including ``__consumer_offsets``, from ``PartitionMarkers.of``.
         rules: limits and the time of evaluation.
         commits: offset commits of the partitions of ``__consumer_offsets``, from :func:`group_commits`.
+        coordinator_replicas: the replicas of coordinator partitions, for their elections.
         partition_count: number of partitions of ``__transaction_state``, None if it is unknown.
         offsets_partition_count: number of partitions of ``__consumer_offsets``, None if it is unknown.
         elections: leader elections by topic id and partition, None without the metadata log.
@@ -192,7 +194,7 @@ def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of
         partition_count=partition_count,
         offsets_partition_count=offsets_partition_count,
         join=join,
-    ).with_elections(elections, replicas)
+    ).with_elections(elections, [*replicas, *coordinator_replicas])
     cluster = replace(cluster, removed_topics=removed_topics or {})
     findings = [placed for check in checks for placed in check.findings(cluster)]
     rows: tuple[Rows | RowStream, ...] = (

@@ -74,7 +74,7 @@ class ClusterInput:
     Attributes:
         cluster: name of its cluster.
         result: the result of the partition alone, with the deferred rows only.
-        markers: its transaction markers; None for a transaction coordinator's log, and if its topic was deleted.
+        markers: its transaction markers, none for a transaction coordinator's log; None if its topic was deleted.
         history: what the transaction coordinator wrote, None for another partition.
         commits: what the group coordinator wrote, None for another partition.
         partition_counts: number of partitions by coordinator topic, if this is the log of the cluster's metadata.
@@ -130,7 +130,9 @@ def _completed(
     """Return a complete cluster input, and the rows of a coordinator's records by table."""
     if is_coordinator(state):
         spill = _RowSpill(COORDINATOR_TRANSACTIONS)
-        return replace(cluster_input, history=coordinator_history(state, spill.add)), spill.rows()
+        replica = replace(PartitionMarkers.of(state), markers=NO_MARKERS)  # only its elections count
+        history = coordinator_history(state, spill.add)
+        return replace(cluster_input, history=history, markers=replica), spill.rows()
     if state.deletion is not None and state.deletion.is_known:  # coordinators owe it no marker
         return cluster_input, {}
     markers = PartitionMarkers.of(state)
@@ -223,9 +225,10 @@ def _resolved(
     newest_elections = max(of_metadata, key=lambda member: member.result.log_end_offset or 0, default=None)
     cluster_result = evaluate_cluster(
         (member.history for member in members if member.history),
-        (member.markers for member in members if member.markers),
+        (member.markers for member in members if member.markers and not member.history),
         rules.across({member.result.place.log_dir for member in members}),
         commits=(member.commits for member in members if member.commits),
+        coordinator_replicas=(member.markers for member in members if member.markers and member.history),
         partition_count=counts.get(TRANSACTION_STATE),
         offsets_partition_count=counts.get(CONSUMER_OFFSETS),
         elections=newest_elections.elections if newest_elections else None,

@@ -36,7 +36,8 @@ def links(placed: PlacedEvidence, key: IncidentKey) -> Iterator[IncidentKey]:
         yield kind, cluster, "transactional id", name
     if code == "unclean-election-loss":
         yield from (("committed", cluster, group, offset) for group, offset in evidence.get("groups", {}).items())
-    if code in ("unclean-election-loss", "atomicity-marker-missing") and "leader_epoch" in evidence:
+    is_of_election = "unclean-election-loss" in (code, placed.finding.cause) or code == "atomicity-marker-missing"
+    if is_of_election and "leader_epoch" in evidence:
         yield "led", cluster, *placed.topic_partition, evidence["leader_epoch"]
     # A coordinator skips every partition without a leader, so one outage takes markers of many producers.
     if code == "atomicity-marker-missing" and "leaderless_from" in evidence:

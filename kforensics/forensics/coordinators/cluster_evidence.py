@@ -18,6 +18,7 @@ from kforensics.forensics.core.election import NO_LEADER, Election, losses_of_le
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.lost_watermarks import Watermark
 from kforensics.forensics.partition.replica_ranks import best_ranked
 from kforensics.parsers.format.array_types import Column, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -55,6 +56,7 @@ class Cluster:
         elections: leader elections by topic id and partition; None without the metadata log.
         elected: of each partition with elections, the replica with the newest leader epoch; that of each partition
             without the metadata log.
+        watermarks: the high watermarks of all replicas, by partition and topic id.
         log_dirs: the log directories of all replicas.
         removed_topics: when topics were deleted, by name and by topic id, as far as the metadata log shows it.
     """
@@ -67,6 +69,7 @@ class Cluster:
     offsets_partition_count: int | None = None
     elections: Mapping[tuple[str, int], tuple[Election, ...]] | None = None
     elected: tuple[PartitionMarkers, ...] = ()
+    watermarks: Mapping[tuple[TopicPartition, str | None], tuple[Watermark, ...]] = field(default_factory=dict)
     log_dirs: frozenset[str] = frozenset()
     removed_topics: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -122,7 +125,15 @@ class Cluster:
         )
         newest = best_ranked(known, attrgetter("name"), attrgetter("rank"), lambda replica: (replica.log_end_offset,))
         log_dirs = frozenset(replica.place.log_dir for replica in every if replica.place.log_dir is not None)
-        return replace(self, elections=elections, elected=tuple(newest), log_dirs=log_dirs)
+        watermarks: dict[tuple[TopicPartition, str | None], tuple[Watermark, ...]] = {}
+        for replica in every:
+            key, own = (replica.name, replica.topic_id), (replica.watermark,) if replica.watermark else ()
+            watermarks[key] = (*watermarks.get(key, ()), *own)
+        return replace(self, elections=elections, elected=tuple(newest), watermarks=watermarks, log_dirs=log_dirs)
+
+    def watermarks_of(self, replica: PartitionMarkers) -> tuple[Watermark, ...]:
+        """Return the high watermarks of all replicas of a partition."""
+        return self.watermarks.get((replica.name, replica.topic_id), ())
 
     def elections_of(self, replica: PartitionMarkers) -> tuple[Election, ...]:
         """Return the leader elections of a partition, in their order."""

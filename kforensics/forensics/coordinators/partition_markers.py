@@ -26,6 +26,7 @@ from kforensics.forensics.partition.damaged_markers import damaged_markers, is_d
 from kforensics.forensics.partition.epoch_starts import EpochStarts, epoch_starts
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.log_starts import EarlierStart
+from kforensics.forensics.partition.lost_watermarks import Watermark
 from kforensics.forensics.partition.marker_times import marker_pages
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
@@ -118,6 +119,7 @@ class PartitionMarkers:
         earlier_start: the log start of the checkpoint, if it is before the first leader epoch.
         old_format: what its leader may have refused markers of, in message format 0 or 1; None if it has refused none.
         times: oldest and newest time of its log, None if its beginning is gone: :func:`.times_since_creation`.
+        watermark: its high watermark, with the times of the files; None if they were not asked for.
         rank: its rank among the replicas of the partition.
     """
 
@@ -140,6 +142,7 @@ class PartitionMarkers:
     earlier_start: EarlierStart | None = None
     old_format: OldFormat | None = None
     times: tuple[int, int] | None = None
+    watermark: Watermark | None = None
     rank: ReplicaRank = NO_RANK
 
     def is_of_one_topic(self, other: PartitionMarkers) -> bool:
@@ -183,6 +186,7 @@ class PartitionMarkers:
             earlier_start=state.earlier_start,
             old_format=OldFormat.of(state, markers, coverage),
             times=times_since_creation(state),
+            watermark=Watermark.of(state),
             rank=ReplicaRank.of(state),
         )
 

@@ -1,4 +1,4 @@
-"""What unclean elections lost of a partition, as far as leader epochs and committed offsets of groups show it."""
+"""What unclean elections lost of a partition, as far as leader epochs, high watermarks and groups show it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.election import Election
 from kforensics.forensics.partition.epoch_starts import continued_at
+from kforensics.forensics.partition.lost_watermarks import LostWatermark, lost_watermarks_of
 from kforensics.forensics.partition.overruled_batches import OverruledBatches
 
-__all__ = ["UncleanLoss", "commits_of", "unclean_losses"]
+__all__ = ["UncleanLoss", "commits_of", "lost_watermarks", "unclean_losses"]
 
 
 @dataclass(slots=True)
@@ -24,18 +25,26 @@ class UncleanLoss:
         start: first offset that the new leader wrote.
         groups: commits beyond that offset of what was read before, by group.
         copies: batches that the new leader did not have.
+        watermark: a checkpointed high watermark beyond that offset from before the election.
     """
 
     election: Election
     start: int
     groups: dict[str, Commit] = field(default_factory=dict)
     copies: list[OverruledBatches] = field(default_factory=list)
+    watermark: LostWatermark | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether anything shows that records are lost."""
+        return bool(self.groups or self.copies or self.watermark)
 
     @property
     def last_offset(self) -> int:
         """The last offset that is known to be lost."""
         committed = (commit.committed - 1 for commit in self.groups.values())
-        return max([*committed, *(copy.last_offset for copy in self.copies)])
+        watermark = [self.watermark.offset - 1] if self.watermark else []
+        return max([*committed, *(copy.last_offset for copy in self.copies), *watermark])
 
 
 def commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[str, Commit]]:
@@ -47,7 +56,9 @@ def commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[st
 
 
 def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanLoss]:
-    """Return the unclean elections since which a partition was written, with what groups had read of what is lost.
+    """Return the unclean elections since which a partition was written, with what is known of what they lost.
+
+    They have the groups that had read some of it, and the high watermark that shows that it was committed.
 
     Args:
         cluster: the evidence.
@@ -59,7 +70,23 @@ def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanL
         start = continued_at(replica.epoch_starts, election)
         losses += [] if start is None else [UncleanLoss(election, start)]
     _add_groups(cluster, replica, losses)
+    watermark = max(lost_watermarks(cluster, replica), key=lambda lost: lost.offset, default=None)
+    for loss in losses:
+        if watermark is not None and loss.election == watermark.election:
+            loss.watermark = watermark
     return losses
+
+
+def lost_watermarks(cluster: Cluster, replica: PartitionMarkers) -> list[LostWatermark]:
+    """Return the high watermarks of the replicas of a partition below which an unclean election has truncated records.
+
+    Args:
+        cluster: the evidence.
+        replica: any of its replicas.
+    """
+    return lost_watermarks_of(
+        cluster.watermarks_of(replica), cluster.elections_of(replica), cluster.rules.clock_skew_ms
+    )
 
 
 def _add_groups(cluster: Cluster, replica: PartitionMarkers, losses: Sequence[UncleanLoss]) -> None:

@@ -16,6 +16,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.replica_tables import REPLICA_RESULTS
 from kforensics.forensics.core.result_rows import Rows
 from kforensics.forensics.partition.creation_order import is_one_older
+from kforensics.forensics.partition.lost_watermarks import LostWatermark, Watermark, lost_watermarks_of
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.replicas.batch_windows import ReplicaBatches, batch_windows
 from kforensics.forensics.replicas.differences import Difference, DifferenceFinder, DifferenceKind, SideSummary
@@ -164,6 +165,18 @@ class Comparison:
             (election for election in self.elections if election.is_unclean and above < election.leader_epoch <= upto),
             None,
         )
+
+    def lost_watermark(self, replica: Replica) -> LostWatermark | None:
+        """Return the high watermark of a replica, if an unclean election has truncated records below it."""
+        return next((lost for lost in self._lost_watermarks if lost.replica.place == replica.partition.place), None)
+
+    @cached_property
+    def _lost_watermarks(self) -> list[LostWatermark]:
+        if not any(election.is_unclean for election in self.elections):
+            return []
+        states = [replica.state for replica in self.live]
+        skew = max((state.rules.clock_skew_ms for state in states), default=0)
+        return lost_watermarks_of([Watermark.of(state) for state in states], self.elections, skew)
 
     def finding(  # noqa: PLR0913  # the fields of a finding
         self,

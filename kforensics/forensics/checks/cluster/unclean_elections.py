@@ -2,7 +2,8 @@
 
 Rule: ``PartitionRegistration`` in the metadata log names each leader that was not in sync; the leader epochs of the
 partition show where it continued. What its predecessor had beyond that offset is lost. It had been acknowledged if a
-group had committed an offset beyond, and copies that brokers have set aside may still have it.
+group had committed an offset beyond, or a checkpointed high watermark is from before the election. Copies that brokers
+have set aside may still have it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from kforensics.forensics.checks.check import Check
+from kforensics.forensics.checks.partition.checkpoints import CODES as CHECKPOINT_CODES
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
-from kforensics.forensics.coordinators.unclean_losses import UncleanLoss, commits_of, unclean_losses
+from kforensics.forensics.coordinators.unclean_losses import (
+    UncleanLoss,
+    commits_of,
+    lost_watermarks,
+    unclean_losses,
+)
 from kforensics.forensics.core.commands import export_command
 from kforensics.forensics.core.election import unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
+from kforensics.forensics.partition.lost_watermarks import LostWatermark, Watermark
 from kforensics.forensics.partition.overruled_batches import overruled_batches
 
 CODES = by_name(
@@ -56,10 +64,12 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
         if losses:
             _add_copies(cluster, replica, losses)
         for loss in losses:
-            if loss.groups or loss.copies:
+            if loss.is_shown:
                 yield PlacedFinding(replica.place, _finding(loss))
             elif loss.election.leader != loss.election.predecessor:  # that one goes on with what it had acknowledged
-                yield PlacedFinding(replica.place, _unknown(loss))
+                yield PlacedFinding(replica.place, _unknown(loss, _watermark_beyond(cluster, replica, loss)))
+        for lost in lost_watermarks(cluster, replica):
+            yield PlacedFinding(lost.replica.place, _wrong_checkpoint(lost))
 
 
 def _without_metadata(cluster: Cluster, replica: PartitionMarkers) -> Iterator[PlacedFinding]:
@@ -120,7 +130,7 @@ def _finding(loss: UncleanLoss) -> Finding:
         CODES["unclean-election-loss"],
         f"Records at {offsets} are lost{_left(loss)}: {unclean_phrase(election)}, and continued at offset "
         f"{loss.start}."
-        f"{_groups(loss.groups)}{_copies(loss)}",
+        f"{_watermark(loss)}{_groups(loss.groups)}{_copies(loss)}",
         Severity.CRITICAL,
         first_offset=loss.start,
         last_offset=loss.last_offset,
@@ -134,20 +144,32 @@ def _finding(loss: UncleanLoss) -> Finding:
             "groups": {group: commit.committed for group, commit in sorted(loss.groups.items())},
             "copies": [copy.path for copy in loss.copies],
             "records_in_copies": sum(copy.records for copy in loss.copies),
+            **({} if loss.watermark is None else _evidence(loss.watermark)),
         },
-        exactness=Exactness.EXACT if loss.groups else Exactness.APPROXIMATE,
+        exactness=Exactness.EXACT if loss.groups or loss.watermark else Exactness.APPROXIMATE,
         benign=(f"never acknowledged: {_acknowledged(loss)}", "lost records beyond these: not ruled out"),
         remedy=_remedy(loss),
     )
 
 
-def _unknown(loss: UncleanLoss) -> Finding:
+def _watermark_beyond(cluster: Cluster, replica: PartitionMarkers, loss: UncleanLoss) -> Watermark | None:
+    """Return the highest checkpointed high watermark that no log of a partition reaches; None without one."""
+    watermarks = cluster.watermarks_of(replica)
+    reached = max([loss.start, *(one.log_end_offset for one in watermarks)])
+    beyond = (one for one in watermarks if one.offset is not None and one.offset > reached)
+    return max(beyond, key=lambda one: one.offset or 0, default=None)
+
+
+def _unknown(loss: UncleanLoss, beyond: Watermark | None) -> Finding:
     """Return that an election may have lost records: the replicas agree, and no group had committed a later offset."""
     election, elected = loss.election, unclean_phrase(loss.election)
+    shown = "no file and no group shows"
+    if beyond is not None:
+        shown = f"only the high watermark {beyond.offset} in the checkpoint of {_of_broker(beyond)} may show"
     return Finding(
         CODES["unclean-election-loss"],
         f"{elected[:1].upper()}{elected[1:]}, and continued at offset {loss.start}: whether its predecessor had "
-        "acknowledged records from there on, no file and no group shows.",
+        f"acknowledged records from there on, {shown}.",
         Severity.INFO,
         first_offset=loss.start,
         evidence={
@@ -163,6 +185,41 @@ def _unknown(loss: UncleanLoss) -> Finding:
             "for them in the log."
         ),
     )
+
+
+def _wrong_checkpoint(lost: LostWatermark) -> Finding:
+    """Return the finding on a checkpoint that replaces the one on the partition alone, which lacks the cause."""
+    end = lost.replica.log_end_offset
+    return Finding(
+        CHECKPOINT_CODES["checkpoint-hw-beyond-end"],
+        f"High watermark {lost.offset} is beyond the log end offset {end}: committed "
+        f"{format_offsets(end, lost.offset - 1)} missing. They are lost: {lost.phrase}.",
+        Severity.INFO,
+        first_offset=end,
+        last_offset=lost.offset - 1,
+        evidence={"log_end_offset": end, "leader_epoch": lost.election.leader_epoch, **_evidence(lost)},
+        benign=("log copied before the checkpoint: no, the log was written after the checkpoint",),
+        cause="unclean-election-loss",
+    )
+
+
+def _evidence(lost: LostWatermark) -> dict[str, object]:
+    return {"high_watermark": lost.offset, "high_watermark_of": lost.replica.place.broker_id}
+
+
+def _watermark(loss: UncleanLoss) -> str:
+    """Return that a checkpoint shows the records to have been committed."""
+    if loss.watermark is None:
+        return ""
+    offset, replica = loss.watermark.offset, loss.watermark.replica
+    return (
+        f" The checkpoint of {_of_broker(replica)} has the high watermark {offset}, so they were committed. Its log "
+        f"was truncated after that, and ends at offset {replica.log_end_offset}."
+    )
+
+
+def _of_broker(replica: Watermark) -> str:
+    return "a replica" if replica.place.broker_id is None else f"broker {replica.place.broker_id}"
 
 
 def _groups(groups: Mapping[str, Commit]) -> str:
@@ -196,6 +253,8 @@ def _copies(loss: UncleanLoss) -> str:
 def _acknowledged(loss: UncleanLoss) -> str:
     if loss.groups:
         return "no, a group had committed them"
+    if loss.watermark:
+        return "no, a high watermark was beyond them"
     if len(loss.election.in_sync) == 1:
         return f"no, broker {loss.election.in_sync[0]} was alone in sync, and needed no other to acknowledge them"
     return "not ruled out for all of them"

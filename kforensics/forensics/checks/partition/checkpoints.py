@@ -13,9 +13,8 @@ from dataclasses import replace
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
-from kforensics.forensics.core.record_types import NO_TIME
-from kforensics.forensics.partition.kept_times import kept_until, may_precede
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
+from kforensics.forensics.partition.lost_watermarks import is_log_copied_before
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
@@ -33,7 +32,10 @@ CODES = by_name(
             "Every record below the high watermark was on all in-sync replicas. This replica had those records "
             "and has lost them: the broker crashed before they were flushed, or the file was truncated."
         ),
-        benign="The log was copied before the checkpoint. The other replicas usually still have the records.",
+        benign=(
+            "The log was copied before the checkpoint. The other replicas usually still have the records. If an "
+            "unclean election has truncated them, the loss is unclean-election-loss, and this is only information."
+        ),
     ),
     Code(
         "checkpoint-start-invalid",
@@ -168,7 +170,7 @@ def _beyond_end(state: PartitionState, name: str, message: str, offset: int) -> 
     """
     code, field = BEYOND_END[name]
     traces, evidence = traces_of_lost_end(state)
-    copied_before, flushed = _is_log_copied_before(state, name), _flushed(state)
+    copied_before, flushed = is_log_copied_before(state, name), _flushed(state)
     innocent = [COPIED_BEFORE] * (copied_before is not False) + [LOST_IN_CRASH] * (not flushed)
     not_ruled_out = "" if _is_clean_shutdown(state) or not innocent else f" Not ruled out: {', or '.join(innocent)}."
     return state.finding(
@@ -182,19 +184,6 @@ def _beyond_end(state: PartitionState, name: str, message: str, offset: int) -> 
             f"{LOST_IN_CRASH}: {'no, it had been flushed' if flushed else _unless_clean_shutdown(state)}",
         ),
     )
-
-
-def _is_log_copied_before(state: PartitionState, name: str) -> bool | None:
-    """Return whether the log was last written before a checkpoint file, in a copy of a running or killed broker.
-
-    Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
-    was there then. In an archive that keeps whole seconds, both may have the same time. None if the broker was stopped,
-    or the copy has not kept file times.
-    """
-    written, checkpoint = state.partition.segments[-1].mtime_ms, state.partition.log_dir.written.get(name)
-    if _is_clean_shutdown(state) or written is None or checkpoint is None or kept_until(state) == NO_TIME:
-        return None
-    return may_precede(written, checkpoint)
 
 
 def _log_start(state: PartitionState) -> Iterator[Finding]:
@@ -314,7 +303,7 @@ def _end_of_files(state: PartitionState) -> int:
 def _flushed(state: PartitionState) -> str:
     """Return that missing data had been flushed; empty if not, and if the log was copied before that was noted."""
     recovery_point = state.partition.checkpoint(RECOVERY_POINT)
-    if recovery_point is None or recovery_point <= _end_of_files(state) or _is_log_copied_before(state, RECOVERY_POINT):
+    if recovery_point is None or recovery_point <= _end_of_files(state) or is_log_copied_before(state, RECOVERY_POINT):
         return ""
     return f" All offsets below {recovery_point} had been flushed, so a crash alone does not explain the loss."
 

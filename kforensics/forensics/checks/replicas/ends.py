@@ -36,7 +36,8 @@ CODES = by_name(
         benign=(
             "It was out of sync and lagging, a reassignment fills it, its files were copied earlier, or its broker was "
             "stopped earlier. If its files are the older ones, or the metadata of the cluster has it out of sync, the "
-            "severity is only info, but not if its log was once longer."
+            "severity is only info, but not if its log was once longer. It is info, too, if an unclean election has "
+            "lost the records: that is unclean-election-loss."
         ),
     ),
     Code(
@@ -77,7 +78,8 @@ def _end(comparison: Comparison, replica: Replica) -> Iterator[Finding]:
     knowing = max(others, key=lambda other: other.high_watermark or 0, default=None)
     longest = max(others, key=lambda other: other.end, default=None)
     if knowing is not None and (knowing.high_watermark or 0) > replica.end:
-        yield _truncated(comparison, replica, knowing, knowing.high_watermark or 0)
+        lost = _lost_by_election(comparison, replica, knowing)
+        yield lost or _truncated(comparison, replica, knowing, knowing.high_watermark or 0)
     elif longest is not None and longest.end > replica.end:
         elected = _elected_since(replica, longest)
         if elected is None:
@@ -125,6 +127,34 @@ def _truncated(comparison: Comparison, replica: Replica, knowing: Replica, commi
         benign=benign,
         cause=_cause(comparison, replica, knowing),
         remedy=remedy,
+    )
+
+
+def _lost_by_election(comparison: Comparison, replica: Replica, knowing: Replica) -> Finding | None:
+    """Return the finding on a replica that ends early because an unclean election truncated another one, or None.
+
+    The loss is a finding on the cluster. A replica that was elected, or that a later leader has written to, is worse.
+    """
+    lost = comparison.lost_watermark(knowing)
+    is_leader = _elected_since(replica, knowing) is not None
+    if lost is None or is_leader or _overruled_from(comparison, replica, knowing) is not None:
+        return None
+    return comparison.finding(
+        replica,
+        CODES["replica-truncated"],
+        f"{replica.name} ends at offset {replica.end}, below the high watermark {lost.offset} of {knowing.name}: "
+        f"{format_count(lost.offset - replica.end, 'committed offset')} missing. They are lost: {lost.phrase}.",
+        severity=Severity.INFO,
+        offsets=(replica.end, lost.offset - 1),
+        evidence={
+            "other": knowing.partition.folder,
+            "log_end_offset": replica.end,
+            "high_watermark": lost.offset,
+            "leader_epoch": lost.election.leader_epoch,
+        },
+        benign=(f"copied before the others: no, the log of {knowing.name} was truncated, too",),
+        cause="unclean-election-loss",
+        remedy=_catch_up(comparison, replica, knowing, lost.offset),
     )
 
 
@@ -263,6 +293,8 @@ def _lag(comparison: Comparison, replica: Replica, longest: Replica) -> Finding:
 
 def _cause(comparison: Comparison, replica: Replica, other: Replica) -> str | None:
     """Return the finding that explains an early end: after a divergence one of the two may be longer."""
+    if comparison.lost_watermark(other) is not None:
+        return "unclean-election-loss"
     first, second = sorted((replica, other), key=lambda side: side.number)
     return "replica-divergence" if comparison.differences_between(first, second, DifferenceKind.DIVERGED) else None
 

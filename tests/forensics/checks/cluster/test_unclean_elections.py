@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from os import utime
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,18 @@ from kforensics.forensics.coordinators.cluster_evidence import PlacedFinding
 from kforensics.forensics.coordinators.consumer_groups.commit_replay import commits_of
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.election import Election
-from kforensics.forensics.core.findings import Exactness, Severity
+from kforensics.forensics.core.findings import Exactness, Finding, Severity
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.metadata.cluster_metadata import elections_in
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.partition_rows import remedy_text
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
 from kforensics.parsers.files.log_names import METADATA_TOPIC
+from kforensics.parsers.files.source import open_source
+from kforensics.parsers.format.rows import Batch
+from kforensics.parsers.log.batches import walk
 from tests.command import run
+from tests.forensics.forge import cut
 from tests.forensics.partition_states import SAMPLES, partitions_under
 
 FIRES = {"unclean-election-loss": "test_lost_records_are_found_after_the_replicas_agree"}
@@ -202,3 +207,149 @@ def test_what_no_file_has_is_not_said_to_be_left(tmp_path: Path) -> None:
     (placed,) = shown_in(folder)
     assert placed.finding.message.startswith("Records at offsets 3 to 8 are lost: broker 3 became leader")
     assert "(no replica was in sync)" in placed.finding.message
+
+
+# In the sample broker 2 had led lossy-unread to offset 11; broker 3 continued at offset 3, and both end at offset 8.
+CUT = "lossy-unread"
+ELECTED_MS, SECOND = 1_795_368_252_000, 1000
+
+
+def copied_while_running(
+    folder: Path,
+    *,
+    high_watermark: int = 11,
+    checkpointed: int = 60,
+    truncated: int = 61,
+    leader_checkpointed: int = 63,
+    leader_watermark: int = 8,
+) -> Path:
+    """Return a copy of the sample from shortly after broker 2 has truncated its log, which leaves no other file.
+
+    Args:
+        folder: where to.
+        high_watermark: in the checkpoint of broker 2.
+        checkpointed: when that was written, in seconds since the election.
+        truncated: when the log of broker 2 was last written.
+        leader_checkpointed: when the checkpoint of broker 3 was written.
+        leader_watermark: the high watermark in it.
+    """
+    copy = copied(folder)
+    for file in (*copy.glob("broker-2/lossy*/*.deleted"), *copy.glob("*/.kafka_cleanshutdown")):
+        file.unlink()
+    for log in copy.glob(f"*/{METADATA_TOPIC}-0/*.log"):
+        _cut_after(log, ELECTED_MS + 5 * SECOND)
+    for broker, offset, logs, checkpoints in (
+        ("broker-2", high_watermark, truncated, checkpointed),
+        ("broker-3", leader_watermark, 5, leader_checkpointed),
+    ):
+        checkpoint = copy / broker / "replication-offset-checkpoint"
+        checkpoint.write_text(checkpoint.read_text().replace(f"{CUT} 0 8", f"{CUT} 0 {offset}"))
+        for file in (file for file in (copy / broker).rglob("*") if file.is_file()):
+            since = checkpoints if file.parent.name == broker else logs
+            _written(file, -3600 if file.name == "partition.metadata" else since)
+    return copy
+
+
+def _cut_after(log: Path, time_ms: int) -> None:
+    """Remove what was written after a time, when the brokers were stopped one after the other."""
+    with open_source(str(log)) as source:
+        batches = [row for row in walk(source) if isinstance(row, Batch)]
+    later = next(batch for batch in batches if batch.max_timestamp > time_ms)
+    cut(log, later.position)
+    for snapshot in log.parent.glob("*.snapshot"):
+        if int(snapshot.stem) > (later.base_offset or 0):
+            snapshot.unlink()
+
+
+def _written(file: Path, since: int) -> None:
+    """Set when a file was written, in seconds since the election."""
+    utime(file, ns=((ELECTED_MS + since * SECOND) * 1_000_000,) * 2)
+
+
+def losses_of_cut(folder: Path) -> list[Finding]:
+    """Return the losses of the partition that a file or a group shows."""
+    return [placed.finding for placed in shown_in(folder) if placed.place.topic == CUT]
+
+
+def test_a_high_watermark_from_before_the_truncation_shows_a_loss(tmp_path: Path) -> None:
+    """The checkpoint of the broker that followed has not been written again since it truncated its log."""
+    (finding,) = losses_of_cut(copied_while_running(tmp_path))
+    assert (finding.severity, finding.exactness) == (Severity.CRITICAL, Exactness.EXACT)
+    assert (finding.first_offset, finding.last_offset, finding.path) == (3, 10, None)
+    assert finding.message.endswith(
+        "and continued at offset 3. The checkpoint of broker 2 has the high watermark 11, so they were committed. Its "
+        "log was truncated after that, and ends at offset 8."
+    )
+    assert (finding.evidence["high_watermark"], finding.evidence["high_watermark_of"]) == (11, 2)
+    assert finding.benign[0].startswith("never acknowledged: no, ")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"checkpointed": 61, "truncated": 60},  # the log was copied before the checkpoint: it may be longer
+        {"high_watermark": 8},
+        {"leader_checkpointed": 30},  # the leader may have reached the high watermark since, and a crash cut off this
+        {"truncated": 3600},  # a checkout
+    ],
+)
+def test_a_high_watermark_that_the_new_leader_may_have_reached_shows_nothing(
+    tmp_path: Path, times: dict[str, int]
+) -> None:
+    assert losses_of_cut(copied_while_running(tmp_path, **times)) == []
+
+
+def test_a_high_watermark_from_before_the_election_shows_a_loss_without_the_leader(tmp_path: Path) -> None:
+    """Whatever the leader has reached since, this was committed before."""
+    folder = copied_while_running(tmp_path, checkpointed=-8)
+    shutil.rmtree(folder / "broker-3" / f"{CUT}-0")
+    (finding,) = losses_of_cut(folder)
+    assert (finding.first_offset, finding.last_offset) == (3, 10)
+
+
+def test_a_later_election_may_have_cut_off_what_a_high_watermark_shows(tmp_path: Path) -> None:
+    """All brokers may have crashed since, and the new leader may have been in sync."""
+    folder = copied_while_running(tmp_path)
+    for broker in (2, 3):
+        epochs = folder / f"broker-{broker}" / f"{CUT}-0" / "leader-epoch-checkpoint"
+        epochs.write_text("0\n3\n0 0\n2 3\n4 8\n")
+        _written(epochs, 60)
+    assert losses_of_cut(folder) == []
+    (unknown,) = (placed.finding for placed in found_in(folder) if placed.place.topic == CUT)
+    assert unknown.message.endswith("only the high watermark 11 in the checkpoint of broker 2 may show.")
+
+
+def test_a_high_watermark_of_an_earlier_topic_shows_nothing(tmp_path: Path) -> None:
+    """The broker was down when the topic was deleted and created again, and its log is younger than its checkpoint."""
+    folder = copied_while_running(tmp_path, checkpointed=-86_400)
+    assert losses_of_cut(folder) == []
+
+
+def test_the_audit_names_the_election_as_the_cause_of_what_a_checkpoint_lacks(tmp_path: Path) -> None:
+    """One incident; neither a crash nor the order of the copy is named as another possible cause."""
+    folder = copied_while_running(tmp_path)
+    ended = run("audit", folder, "--format", "json", "--fail-on", "never")
+    tables = json.loads(ended.text)["tables"]
+    found = [row for row in tables["findings"] if row["topic"] == CUT]
+    effects = {row["code"]: row for row in found if row["code"] in ("checkpoint-hw-beyond-end", "replica-truncated")}
+    for row in effects.values():
+        assert (row["severity"], row["first_offset"], row["last_offset"]) == ("info", 8, 10)
+        assert "missing. They are lost: broker 3 became leader with epoch 2 at " in row["message"]
+        assert "ruled out" not in f"{row['message']} {row['benign']}"
+    assert len(effects) == 2
+    (critical,) = (row for row in found if row["severity"] == "critical")
+    assert critical["code"] == "unclean-election-loss"
+    kinds = {row["kind"] for row in tables["incidents"] if CUT in row["partitions"]}
+    assert "unclean-election" in kinds
+    assert not kinds & {"checkpoint-damage", "replica-divergence"}
+
+
+def test_a_coordinators_partition_is_no_data_partition_but_has_elections(tmp_path: Path) -> None:
+    """The joins of transactions know its history only."""
+    partitions = partitions_under(copied_while_running(tmp_path))
+    states = [examine(one, Rules(max(one.newest_mtime_ms or 0, 0))) for one in partitions if one.place.topic == CUT]
+    replicas, elections = [PartitionMarkers.of(state) for state in states], elections_in(partitions)
+    result = evaluate_cluster([], [], Rules(0), coordinator_replicas=replicas, elections=elections)
+    losses = (placed.finding for placed in result.findings if placed.finding.code.name in FIRES)
+    assert [(loss.severity, loss.first_offset, loss.last_offset) for loss in losses] == [(Severity.CRITICAL, 3, 10)]
+    assert not result.cluster.supplied_partitions
