@@ -15,6 +15,7 @@ from kforensics.analyses.values import whole_number
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.audit.cluster_result import best_histories, coordinator_history, evaluate_cluster
 from kforensics.forensics.audit.partition_result import PartitionResult
+from kforensics.forensics.checks.partition import structure
 from kforensics.forensics.checks.partition.missing_logs import MissingLog
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
@@ -216,7 +217,9 @@ class PartitionReader:
 
     def states(self, partitions: Sequence[Partition]) -> Iterator[PartitionState]:
         """Yield the states of partitions."""
-        yield from self.investigation.of(partitions).states(self.skip, needs_settings=self._needs_settings)
+        # An audit decides by the same observations whether a log was compacted before it was fetched.
+        of_these, collectors = self.investigation.of(partitions), (structure.COLLECTOR,)
+        yield from of_these.states(self.skip, collectors, needs_settings=self._needs_settings)
 
     def histories(self) -> dict[str, list[History]]:
         """Return the histories of the transaction coordinators whose logs are available, by cluster."""

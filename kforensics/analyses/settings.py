@@ -193,7 +193,10 @@ def rules_for(rules: Rules, given: Sequence[Setting], partitions: Sequence[Parti
         given: the settings that the user gives, those that count first.
         partitions: the partitions, those of the metadata and of the coordinators included.
     """
-    return _rules_of(rules, given, partitions, [one for one in partitions if may_show_settings(one)])
+    candidates = [one for one in partitions if may_show_settings(one)]
+    if not candidates and all(one.cleaned_to is None for one in partitions):
+        return with_given(rules, given)
+    return _rules_of(rules, given, partitions, candidates)
 
 
 def with_remote_logs(rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition]) -> Rules:
@@ -205,15 +208,13 @@ def with_remote_logs(rules: Rules, given: Sequence[Setting], partitions: Sequenc
         partitions: the partitions, those of the metadata of remote storage included.
     """
     metadata = [one for one in partitions if one.place.topic == REMOTE_LOG_METADATA and one.has_log]
-    return replace(rules, remote_logs=_rules_of(rules, given, partitions, metadata).remote_logs)
+    return replace(rules, remote_logs=_rules_of(rules, given, partitions, metadata).remote_logs) if metadata else rules
 
 
 def _rules_of(
     rules: Rules, given: Sequence[Setting], partitions: Sequence[Partition], candidates: Sequence[Partition]
 ) -> Rules:
     """Return the rules that follow from the evidence of the candidates, which are among the partitions."""
-    if not candidates:
-        return with_given(rules, given)
     from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership  # slow to import
     from kforensics.forensics.audit.setting_evidence import rules_by_evidence, setting_evidence
 

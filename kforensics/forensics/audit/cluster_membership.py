@@ -34,6 +34,7 @@ class PartitionMembership(NamedTuple):
         first_offset: base offset of its first segment.
         last_segment: base offset and size of its last segment.
         copied_ms: the newest modification time of its files and of the checkpoints beside it; None if there is none.
+        cleaned_to: offset that its cleaner may have reached, None if the cleaner's checkpoint does not list it.
     """
 
     cluster_id: str | None
@@ -47,6 +48,7 @@ class PartitionMembership(NamedTuple):
     first_offset: int = 0
     last_segment: tuple[int, int] = (0, 0)
     copied_ms: int | None = None
+    cleaned_to: int | None = None
 
     @classmethod
     def of(cls, partition: Partition) -> PartitionMembership:
@@ -55,7 +57,8 @@ class PartitionMembership(NamedTuple):
         ids = partition.topic_id, log_dir.directory_id
         last = next(((segment.base_offset or 0, segment.size) for segment in partition.segments[-1:]), (0, 0))
         extent, copied_ms = (partition.first_offset, last), partition.copied_ms
-        return cls(log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log, *extent, copied_ms)
+        known = log_dir.cluster_id, path, broker_id, topic, number, *ids, partition.has_log, *extent, copied_ms
+        return cls(*known, partition.cleaned_to)
 
     @property
     def log_place(self) -> LogPlace:

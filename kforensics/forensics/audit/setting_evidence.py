@@ -13,6 +13,7 @@ from typing import Any
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
+from kforensics.forensics.audit.other_cleaners import other_cleaners
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.coordinators.longest_timeout import LongestTimeout, longest_timeout
 from kforensics.forensics.core.broker_settings import (
@@ -24,6 +25,7 @@ from kforensics.forensics.core.broker_settings import (
 )
 from kforensics.forensics.core.election import Leaderless
 from kforensics.forensics.core.formatting import format_duration
+from kforensics.forensics.core.past_cleanings import PastPolicy
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.metadata.cluster_settings import (
@@ -121,6 +123,7 @@ def rules_by_evidence(
         members: all partitions.
         clusters: their clusters.
     """
+    members = list(members)
     by_cluster: dict[str, list[SettingEvidence]] = defaultdict(list)
     for one in evidence:
         by_cluster[clusters.name_of_member(one.member)].append(one)
@@ -145,6 +148,7 @@ def rules_by_evidence(
         unreplicated_topics=tuple(unreplicated),
         predated=frozenset(predated),
         leaderless=_leaderless(rules, by_cluster.values()),
+        other_cleaners=other_cleaners(members, clusters),
         **shown,
     )
 
@@ -157,6 +161,7 @@ def _shown(
     return {
         "deleted_topics": {topic: deleted for one in evidence for topic, deleted in one.topics.deleted.items()},
         "out_of_sync": _out_of_sync(evidence, log_dirs),
+        "past_compaction": _past_compaction(evidence),
         "releases": _releases(evidence, log_dirs),
         "dated_epochs": {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs} if longest else {},
         "running_until": _by_broker(evidence, log_dirs, lambda one: one.running_ms),
@@ -168,6 +173,18 @@ def _longest_metadata(evidence: Iterable[SettingEvidence]) -> SettingEvidence | 
     """Return what the longest copy of the metadata log of a cluster shows, None if there is none."""
     metadata = (one for one in evidence if one.running_ms is not None)
     return max(metadata, key=lambda one: one.length, default=None)
+
+
+def _past_compaction(evidence: Sequence[SettingEvidence]) -> dict[str, PastPolicy]:
+    """Return the policies with compaction that topics had, by topic id, without those that the longest copy has last.
+
+    A copy that begins with a later snapshot does not show the policies before it.
+    """
+    longest = _longest_metadata(evidence)
+    known = longest.topics.compacted if longest else {}
+    by_length = sorted(evidence, key=lambda one: one.length)
+    past = {topic: policy for one in by_length for topic, policy in one.topics.compacted.items()}
+    return {topic: policy for topic, policy in past.items() if topic not in known or policy.until_ms is not None}
 
 
 def _out_of_sync(

@@ -17,10 +17,11 @@ from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.packed_rows import StructRows, pieces, search_column
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere
 from kforensics.forensics.partition.epoch_starts import EpochStarts, dated_epochs
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import Lag, lag_of
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.format.rows import LOG_APPEND_TIME_BIT
 
 __all__ = ["FirstEpoch", "TimeCoverage"]
@@ -156,7 +157,7 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
     # Nothing else leaves a segment that begins after its base offset.
     lacks_first = int(state.log.first.base_offset[0]) > state.partition.first_offset
     lacks_others = state.log.offset_gaps > 0 or state.log.cleaned_to >= 0
-    return lacks_first or (lacks_others and compacted_elsewhere(state) is not None)
+    return lacks_first or (lacks_others and compacted_elsewhere(state, state.log.cleaned_to) is not None)
 
 
 def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int, *, led: bool) -> int:

@@ -22,6 +22,7 @@ __all__ = [
     "TRANSACTIONS_TOOL",
     "UNDER_REPLICATED",
     "UNLESS_REPLICAS_DIFFER",
+    "UNLESS_REPLICAS_HAVE_MORE",
     "delete_records",
     "export_command",
     "filled_in",
@@ -51,6 +52,11 @@ REBUILD = (
     "rebuild this one from it."
 )
 UNLESS_REPLICAS_DIFFER = "No action, unless replica-key-divergence is reported for {topic}-{partition}."
+# What a cleaner leaves, where nothing else shows that there was one.
+UNLESS_REPLICAS_HAVE_MORE = (
+    "Compare the other replicas of {topic}-{partition}, and ask whether the topic was ever compacted: if they lack the "
+    "same records, a cleaner removed them, and there is nothing to do. If one has more, this one has lost them."
+)
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 # Printable ASCII that single quotes protect. Backquotes, double quotes and braces have a meaning in remedies.
 QUOTABLE = re.compile(r"[ !#-&(-_a-z|~]*")

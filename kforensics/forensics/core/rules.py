@@ -24,6 +24,7 @@ from kforensics.forensics.core.broker_settings import (
 
 if TYPE_CHECKING:
     from kforensics.forensics.core.election import DatedEpochs, Leaderless
+    from kforensics.forensics.core.past_cleanings import OtherCleaner, PastPolicy
     from kforensics.forensics.metadata.remote_log import RemoteLog
 
 __all__ = ["COPY_MS", "FIRST_KAFKA_MS", "Rules"]
@@ -88,6 +89,10 @@ class Rules:
             logs show it of partitions whose leader may have lacked records.
         cluster_times: the newest modification time in the cluster of a log directory, in ms, for log directories whose
             cluster was copied long before the newest one: they are evaluated as of that time.
+        past_compaction: the last cleanup policy with compaction that a topic had before the current one, by topic id,
+            as far as metadata logs show it.
+        other_cleaners: how far the cleaners of other brokers have compacted their replicas of a partition, by log
+            directory, topic and partition number, of partitions that the cleaner of their own broker has not.
         newest_ms: the time of evaluation of all, in the rules of one such log directory; None in others.
     """
 
@@ -121,6 +126,10 @@ class Rules:
     leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] = field(default_factory=dict, hash=False)
     dated_epochs: Mapping[str | None, Mapping[tuple[str, int], DatedEpochs]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)
+    past_compaction: Mapping[str, PastPolicy] = field(default_factory=dict, hash=False)
+    other_cleaners: Mapping[tuple[str | None, str | None, int | None], OtherCleaner] = field(
+        default_factory=dict, hash=False
+    )
     newest_ms: int | None = None
 
     def at(self, log_dir: str | None, topic: str | None = None) -> Rules:
@@ -193,6 +202,16 @@ class Rules:
         """Return what is known of a partition in remote storage, None if nothing is."""
         logs = self.remote_logs.get((topic_id, partition), ())
         return next((log for log in logs if log.log_dirs is None or log_dir in log.log_dirs), None)
+
+    def other_cleaner(self, log_dir: str | None, topic: str | None, partition: int | None) -> OtherCleaner | None:
+        """Return how far another broker's cleaner has compacted a partition that its own has not; None if none has.
+
+        Args:
+            log_dir: the log directory of the replica.
+            topic: its topic.
+            partition: its partition number.
+        """
+        return self.other_cleaners.get((log_dir, topic, partition))
 
     def source(self, name: str) -> str:
         """Return where the value of a setting comes from, as a phrase; only of the rules of one log directory."""

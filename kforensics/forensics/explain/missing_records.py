@@ -15,10 +15,11 @@ from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.explain.lookup import OffsetPosition
 from kforensics.forensics.explain.offset_story import OffsetGap, RecordStatus, StoredBatch
 from kforensics.forensics.metadata.remote_log import RemoteSegment, remote_segments, remote_segments_at
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere
 from kforensics.forensics.partition.fetched_compacted import compacted_by_leader
 from kforensics.forensics.partition.log_starts import EarlierStart
 from kforensics.forensics.partition.partition_files import LOG_START
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.sidecar.isolation import containing_partition
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.files.discover import FoundFile
@@ -322,7 +323,7 @@ def _compaction(state: PartitionState, offset: int, missing: OffsetGap | None = 
     if offset < state.first_uncleaned_offset:
         return _Compaction("the log around it is compacted", APPROXIMATE)
     reason = (
-        compacted_elsewhere(state)
+        compacted_elsewhere(state, offset)
         if missing is None
         else compacted_by_leader(state, missing.first_offset, missing.last_offset)
     )

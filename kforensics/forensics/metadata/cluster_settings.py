@@ -24,6 +24,7 @@ from kforensics.forensics.core.broker_settings import (
 )
 from kforensics.forensics.core.election import DatedEpochs, Election, losses_of_leader
 from kforensics.forensics.core.formatting import format_time
+from kforensics.forensics.core.past_cleanings import PastPolicy
 from kforensics.forensics.metadata.cluster_metadata import (
     TOPIC_RESOURCE,
     LeadershipReader,
@@ -76,6 +77,7 @@ class KnownTopics(NamedTuple):
         lost_leaders: when partitions lost their leader, and the next election, by topic id and partition.
         dated_epochs: when leader epochs began, by topic id and partition, of those partitions whose leader may have
             lacked records.
+        compacted: the last cleanup policy with compaction of each topic that ever had one of its own, by topic id.
     """
 
     deleted: Mapping[str, int] = {}
@@ -83,6 +85,7 @@ class KnownTopics(NamedTuple):
     out_of_sync: Mapping[tuple[str, int], Mapping[int, int]] = {}
     lost_leaders: Mapping[tuple[str, int], tuple[tuple[Election, Election | None], ...]] = {}
     dated_epochs: Mapping[tuple[str, int], DatedEpochs] = {}
+    compacted: Mapping[str, PastPolicy] = {}
 
 
 class ClusterFacts(NamedTuple):
@@ -202,7 +205,7 @@ class _Reader:
         lost = {key: losses for key, one in leaderships if (losses := tuple(losses_of_leader(one.elections)))}
         out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
         dated = {key: epochs for key, one in leaderships if (epochs := one.dated_epochs)}
-        topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost, dated)
+        topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost, dated, self.topics.compacted)
         return ClusterFacts(tuple(settings), release, topics, self.releases)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kforensics.forensics.core.broker_settings import CLEANUP_POLICY, COMPACT
+from kforensics.forensics.core.past_cleanings import PastPolicy
 from kforensics.forensics.metadata.cluster_metadata import TOPIC_RESOURCE, metadata_records
 from kforensics.forensics.partition.partition_files import Partition
 
@@ -56,31 +57,48 @@ class TopicReader:
         created: when each partition was created; None for partitions from a snapshot.
         policies: cleanup policies.
         replicas: the number of replicas of each partition.
+        compacted: the last policy with compaction that a topic had; without a time while it is in force.
+        ids: the newest topic id of each name.
     """
 
     names: dict[str, str] = field(default_factory=dict)
     created: dict[str, dict[int, int | None]] = field(default_factory=dict)
     policies: dict[str, str | None] = field(default_factory=dict)
     replicas: dict[str, list[int]] = field(default_factory=dict)
+    compacted: dict[str, PastPolicy] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
 
     def add(self, timestamp: int | None, kind: str, value: Mapping[str, Any]) -> None:
         """Add a record."""
         topic_id = value.get("topicId", "")
         if kind == "TopicRecord":
             self.names[topic_id] = value["name"]
+            self.ids[value["name"]] = topic_id
         elif kind == "PartitionRecord":
             self.created.setdefault(topic_id, {}).setdefault(value["partitionId"], timestamp)
             self.replicas.setdefault(topic_id, []).append(len(value["replicas"]))
         elif value["resourceType"] == TOPIC_RESOURCE and value["name"] == CLEANUP_POLICY:
             self.policies[value["resourceName"]] = value["value"]
+            self._note_compaction(timestamp, self.ids.get(value["resourceName"], ""), value["value"])
+
+    def _note_compaction(self, timestamp: int | None, topic_id: str, policy: str | None) -> None:
+        past = self.compacted.get(topic_id)
+        if _has_compaction(policy):
+            self.compacted[topic_id] = PastPolicy(policy or "")
+        elif past is not None and past.until_ms is None:
+            self.compacted[topic_id] = past._replace(until_ms=timestamp)
 
     def topics(self) -> Iterator[TopicMetadata]:
         """Yield the topics."""
         for topic_id, name in self.names.items():
             policy = self.policies.get(name)
-            is_compacted = None if policy is None else COMPACT in policy.split(",")
+            is_compacted = None if policy is None else _has_compaction(policy)
             counts, replicas = _partition_counts(self.created.get(topic_id, {})), self.replicas.get(topic_id, ())
             yield TopicMetadata(name, topic_id, counts, is_compacted, min(replicas, default=None))
+
+
+def _has_compaction(policy: str | None) -> bool:
+    return policy is not None and COMPACT in policy.split(",")
 
 
 def _partition_counts(created: Mapping[int, int | None]) -> tuple[PartitionCount, ...]:

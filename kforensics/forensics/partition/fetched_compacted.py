@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere
 from kforensics.forensics.partition.partition_files import Partition
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState
 
 __all__ = ["FETCHED", "compacted_by_leader", "has_files_of_lost_segment"]
 
@@ -24,7 +25,7 @@ def compacted_by_leader(state: PartitionState, first_offset: int, last_offset: i
     """
     if has_files_of_lost_segment(state.partition, first_offset, last_offset):
         return None
-    return compacted_elsewhere(state)
+    return compacted_elsewhere(state, last_offset)
 
 
 def has_files_of_lost_segment(partition: Partition, first_offset: int, last_offset: int) -> bool:

@@ -174,6 +174,17 @@ class Partition:
         return self.log_dir.checkpoints.get(name, {}).get((topic, partition))
 
     @property
+    def cleaned_to(self) -> int | None:
+        """Offset that the cleaner of its broker may have reached, None if the checkpoint of the cleaner lacks it.
+
+        The cleaner of a running broker may have gone on up to the active segment after its checkpoint was copied.
+        """
+        dirty = self.checkpoint(CLEANER)
+        if dirty is None or self.log_dir.clean_shutdown or not self.segments:
+            return dirty
+        return max(dirty, self.segments[-1].base_offset or 0)
+
+    @property
     def first_offset(self) -> int:
         """Base offset of the first segment, 0 if there is none."""
         return self.segments[0].base_offset or 0 if self.segments else 0

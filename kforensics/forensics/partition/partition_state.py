@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
-from kforensics.forensics.core.observations import Observed, sum_observations
 from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArray, TransactionArray
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, has_replaced_segment, logs_in
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, partly_compacted
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.kept_times import precede_data
@@ -32,7 +32,6 @@ from kforensics.forensics.partition.topic_deletion import Deletion, deletion_dur
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
-from kforensics.parsers.files.log_names import ALWAYS_COMPACTED
 from kforensics.parsers.files.source import file_name
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from kforensics.forensics.partition.log_starts import EarlierStart
     from kforensics.forensics.partition.record_evidence import RecordEvidence
 
-__all__ = ["CONSUMER_OFFSETS", "PartitionState", "compacted_elsewhere", "compaction_of_topic"]
+__all__ = ["CONSUMER_OFFSETS", "PartitionState"]
 
 
 @dataclass(frozen=True)  # no slots: cached properties
@@ -173,7 +172,7 @@ class PartitionState:
         was running, it is the active segment only: the cleaner may have continued after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
-            was_compacted = self.log.cleaned_to >= 0 and compacted_elsewhere(self) is not None
+            was_compacted = self.log.cleaned_to >= 0 and compacted_elsewhere(self, self.log.cleaned_to) is not None
             return self.log.cleaned_to + 1 if was_compacted else 0
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
@@ -208,7 +207,7 @@ class PartitionState:
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
             shows_cleaning = has_replaced_segment(self.partition) or has_gaps_of_a_cleaner(self.partition, self.log)
-            return self.rules.compaction is None and _partly_compacted(self) is None and not shows_cleaning
+            return self.rules.compaction is None and partly_compacted(self) is None and not shows_cleaning
         return self._is_unlisted
 
     @property
@@ -357,33 +356,3 @@ class PartitionState:
             exactness=Exactness.UNVERIFIABLE,
             remedy="Audit again as a user with read access.",
         )
-
-
-def compacted_elsewhere(state: PartitionState) -> str | None:
-    """Return the evidence that the log was compacted on another broker, as half a sentence; None if there is none.
-
-    A replica fetches the leader's log, compacted or not, and its own cleaner checkpoint does not record that.
-    """
-    return compaction_of_topic(state) or _partly_compacted(state)
-
-
-def compaction_of_topic(state: PartitionState) -> str | None:
-    """Return how it is known that the topic is compacted, as half a sentence; None if it is not known to be."""
-    if state.partition.place.topic in ALWAYS_COMPACTED:
-        return "the topic is compacted"
-    policy = state.rules.compaction
-    if policy is not None:
-        return f"cleanup.policy is {policy.value} ({policy.source})"
-    return None if state.first_dirty_offset is None else "the cleaner checkpoint lists the partition"
-
-
-def _partly_compacted(state: PartitionState) -> str | None:
-    """Return how the log shows that it was compacted, as half a sentence; None if it does not."""
-    partially_compacted = sum_observations(state.log.observations, Observed.SEQ_COUNT_MISMATCH)
-    missing = state.log.offset_gaps
-    if state.log.batches:  # the cleaner also leaves empty segments at the start
-        missing += max(0, int(state.log.first.base_offset[0]) - state.partition.first_offset)
-    if missing and partially_compacted and partially_compacted.amount < 0:
-        batches = partially_compacted.that("holds", "hold")
-        return f"{missing} offsets are missing, and {batches} fewer records than offsets"
-    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kforensics.forensics.core.past_cleanings import PastPolicy
 from kforensics.forensics.metadata.topic_metadata import TopicReader, topics_in
 from tests.forensics.keys.topics import GROWTH, truth
 from tests.forensics.partition_states import SAMPLES, partitions_under
@@ -41,6 +42,18 @@ def test_the_last_policy_of_the_topic_itself_counts(policy: str | None, expected
     reader.add(3, "ConfigRecord", {"resourceType": 4, "resourceName": "", "name": "cleanup.policy", "value": "x"})
     (topic,) = reader.topics()
     assert topic.is_compacted is expected
+
+
+def test_the_last_policy_with_compaction_is_remembered_by_topic_id() -> None:
+    """A topic that was created again with the name has only its own."""
+    reader, config = TopicReader(), {"resourceType": 2, "resourceName": "t", "name": "cleanup.policy"}
+    reader.add(0, "TopicRecord", {"topicId": "old", "name": "t"})
+    for time, value in enumerate(("compact", "compact,delete", "delete", None), 1):
+        reader.add(time, "ConfigRecord", config | {"value": value})
+    reader.add(5, "TopicRecord", {"topicId": "new", "name": "t"})
+    assert reader.compacted == {"old": PastPolicy("compact,delete", 3)}
+    reader.add(6, "ConfigRecord", config | {"value": "compact"})
+    assert reader.compacted == {"old": PastPolicy("compact,delete", 3), "new": PastPolicy("compact")}
 
 
 @pytest.mark.parametrize("sample", ["cluster-metadata", "cluster-metadata-3.9"])

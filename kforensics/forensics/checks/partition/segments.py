@@ -16,12 +16,13 @@ from kforensics.forensics.core.commands import REBUILD, UNLESS_REPLICAS_DIFFER
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count
 from kforensics.forensics.core.reporting import first_findings
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere
 from kforensics.forensics.partition.damage_codes import code_of, is_reported
 from kforensics.forensics.partition.fetched_compacted import FETCHED, compacted_by_leader, has_files_of_lost_segment
 from kforensics.forensics.partition.log_gaps import SegmentBounds
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
 from kforensics.forensics.partition.partition_files import DELETED, LOG_START, RECOVERY_POINT
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.superseded_segments import first_checkpointed_epoch, has_index_between
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
@@ -307,7 +308,9 @@ def _cleaner(
     if fetched:
         return (f"{FETCHED}: likely, {fetched}",)
     own = _own_cleaner(state, may_be_cleaned=may_be_cleaned)
-    is_left = compacted_elsewhere(state) is not None and has_files_of_lost_segment(state.partition, *missing)
+    is_left = compacted_elsewhere(state, missing[1]) is not None and has_files_of_lost_segment(
+        state.partition, *missing
+    )
     return (own, f"{FETCHED}: no, other files of a missing segment are left") if is_left else (own,)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kforensics.forensics.checks.check import Check
-from kforensics.forensics.core.commands import REBUILD, UNLESS_REPLICAS_DIFFER
+from kforensics.forensics.core.commands import REBUILD, UNLESS_REPLICAS_DIFFER, UNLESS_REPLICAS_HAVE_MORE
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_count, format_offsets
 from kforensics.forensics.core.observations import (
@@ -27,10 +27,11 @@ from kforensics.forensics.core.observations import (
 )
 from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, compaction_of_topic
 from kforensics.forensics.partition.damage_times import clock_of, position_after
 from kforensics.forensics.partition.fetched_compacted import FETCHED
 from kforensics.forensics.partition.log_summary import Collector
-from kforensics.forensics.partition.partition_state import PartitionState, compacted_elsewhere, compaction_of_topic
+from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.columns.batch_columns import BatchColumns
 from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.format.rows import CODEC_MASK, CODECS, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT
@@ -114,6 +115,7 @@ PAIRS = (Observed.OFFSET_NOT_MONOTONIC, Observed.OFFSET_OVERLAP, Observed.OFFSET
 KNOWN_ATTRIBUTES = np.array([CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_BIT, 2 * DELETE_HORIZON_BIT - 1])
 ATTRIBUTES_MASK = 0xFFFF
 ZSTD = CODECS.index("zstd")
+EITHER = "A cleaner on another broker leaves the same as a loss."
 
 
 def _unusual_batches(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
@@ -227,7 +229,7 @@ def _timestamp(row: Any) -> dict[str, int]:
 
 
 def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) -> Finding:
-    severity, exactness, benign = _as_if_compacted(state)
+    severity, exactness, benign = _as_if_compacted(state, first - 1)
     missing = first - previous - 1
     finding = state.finding(
         CODES["offset-gap"],
@@ -243,20 +245,23 @@ def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) 
     return _with_remedy(finding, severity)
 
 
-def _as_if_compacted(state: PartitionState) -> tuple[Severity, Exactness, tuple[str, ...]]:
+def _as_if_compacted(state: PartitionState, last_offset: int) -> tuple[Severity, Exactness, tuple[str, ...]]:
     """Return severity, exactness and explanations for something that looks like the work of a cleaner."""
     cleaner = "cleaner of this broker: ruled out, partition not in its checkpoint"
-    why = compacted_elsewhere(state)
+    why = compacted_elsewhere(state, last_offset)
     if why is None:
         return Severity.ERROR, Exactness.EXACT, (cleaner, f"{FETCHED}: no other sign of it")
     # Every replica of a compacted topic that was fetched after a cleaning has them.
-    severity = Severity.WARNING if compaction_of_topic(state) is None else Severity.INFO
+    severity = Severity.WARNING if compaction_of_topic(state, last_offset) is None else Severity.INFO
     return severity, Exactness.APPROXIMATE, (cleaner, f"{FETCHED}: likely, {why}")
 
 
 def _with_remedy(finding: Finding, severity: Severity) -> Finding:
     """Return a finding with its remedy by the severity that :func:`_as_if_compacted` gives it."""
-    return replace(finding, remedy=UNLESS_REPLICAS_DIFFER) if severity == Severity.INFO else finding
+    remedies = {Severity.INFO: UNLESS_REPLICAS_DIFFER, Severity.WARNING: UNLESS_REPLICAS_HAVE_MORE}
+    if severity == Severity.WARNING:
+        finding = replace(finding, message=f"{finding.message} {EITHER}")
+    return replace(finding, remedy=remedies.get(severity, finding.remedy))
 
 
 def _old(state: PartitionState, total: ObservationSum) -> Iterator[Finding]:
@@ -283,7 +288,7 @@ def _miscounted(state: PartitionState, total: ObservationSum) -> Iterator[Findin
         benign: tuple[str, ...] = ("cleaner: ruled out, it adds no records",)
         largest = f"one has {total.amount} more"
     elif state.is_known_uncleaned:
-        severity, exactness, benign = _as_if_compacted(state)
+        severity, exactness, benign = _as_if_compacted(state, total.offsets[1])
         largest = "none has more"
     else:
         return
