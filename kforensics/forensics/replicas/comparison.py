@@ -145,7 +145,7 @@ class Comparison:
         created = replica.partition.created_ms
         if change.is_added and (created is None or created + replica.state.rules.clock_skew_ms >= change.timestamp):
             return change
-        if created is not None and created > change.timestamp and _is_filled_since(replica, created):
+        if created is not None and created > change.timestamp and replica.is_filled_since(created):
             return change
         lacking_since = self.lacking_since(replica, other)
         tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS
@@ -211,12 +211,6 @@ class Comparison:
             cause=cause,
         )
         return replace(finding, remedy=remedy)
-
-
-def _is_filled_since(replica: Replica, created_ms: int) -> bool:
-    """Return whether a replica has been filled since its folder was created; in a copy without file times it is not."""
-    written = replica.partition.appended_ms
-    return not replica.state.log.batches or (written is not None and written > created_ms)
 
 
 def compare_states(
