@@ -284,3 +284,17 @@ def test_a_partition_folder_that_was_renamed_is_no_partition_that_hangs(name: st
     assert {row["topic"] for row in rows if row["code"] == "txn-hanging"} == {"hanging"}
     assert not [row for row in rows if row["code"] == "marker-partition-unlisted"]
     assert "txn-hanging" not in run("lso", "--as-of", "2026-11-21T13:00", log_dir / name).text
+
+
+@pytest.mark.parametrize("name", ["a", "x"])
+@pytest.mark.parametrize("topic", ["hanging-0", "__transaction_state-0"])
+def test_a_second_copy_of_a_folder_hides_no_transaction_that_hangs(name: str, topic: str, tmp_path: Path) -> None:
+    """Nothing in the folder shows whose it is, or that its broker was stopped, wherever it lies in the order."""
+    shutil.copytree(BROKER, tmp_path / "b1")
+    shutil.copytree(BROKER / topic, tmp_path / name / topic)
+    later_s = taken("transactions-v2") / 1000 + 9 * DAY / 1000  # a checkout does not keep the times of files
+    for file in tmp_path.rglob("*"):
+        os.utime(file, (later_s, later_s))
+    rows = kforensics.audit(tmp_path, processes=1).findings.to_pylist()
+    hanging = {(row["topic"], row["severity"]) for row in rows if row["code"] == "txn-hanging"}
+    assert hanging == {("hanging", "critical")}

@@ -117,15 +117,19 @@ def _existed_by(chosen: PartitionMarkers, replicas: Iterable[PartitionMarkers]) 
 def best_markers(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
     """Return the replica of each partition whose log counts.
 
-    Of those with the same last leader epoch it is the one with the highest log end offset, then by offset gaps, whether
-    it is in sync, coverage, and log start.
+    Of those with the same last leader epoch it is the one with the highest log end offset, then by offset gaps. Of
+    equally long ones it is by whether it is in sync, coverage, and log start.
     """
-    return best_ranked(replicas, attrgetter("name"), attrgetter("rank"), _completeness)
+    return best_ranked(replicas, attrgetter("name"), attrgetter("rank"), _extent_of_log, _completeness)
 
 
-def _completeness(markers: PartitionMarkers) -> tuple[int, int, bool, int, int]:
+def _extent_of_log(markers: PartitionMarkers) -> tuple[int, int]:
+    return markers.log_end_offset, -markers.offset_gaps
+
+
+def _completeness(markers: PartitionMarkers) -> tuple[bool, int, int]:
     is_in_sync = markers.coverage.lagging_since is None
-    return markers.log_end_offset, -markers.offset_gaps, is_in_sync, -markers.coverage.start, -markers.log_start_offset
+    return is_in_sync, -markers.coverage.start, -markers.log_start_offset
 
 
 def best_histories(histories: Iterable[History]) -> list[History]:
@@ -134,11 +138,12 @@ def best_histories(histories: Iterable[History]) -> list[History]:
     Of those with the same last leader epoch it is the one with the newest record, then the one with the most, then the
     one that was in sync for longest.
     """
-    return best_ranked(histories, attrgetter("place.partition"), attrgetter("rank"), _reach)
+    key = attrgetter("place.partition")
+    return best_ranked(histories, key, attrgetter("rank"), _reach, lambda history: (history.known_until,))
 
 
-def _reach(history: History) -> tuple[int, int, int]:
-    return history.last_record_time, history.records, history.known_until
+def _reach(history: History) -> tuple[int, int]:
+    return history.last_record_time, history.records
 
 
 def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
@@ -146,11 +151,12 @@ def best_commits(replicas: Iterable[Commits]) -> list[Commits]:
 
     Of those with the same last leader epoch it is the one with the highest log end offset, then one in sync.
     """
-    return best_ranked(replicas, attrgetter("place.partition"), attrgetter("rank"), _extent)
+    key = attrgetter("place.partition")
+    return best_ranked(replicas, key, attrgetter("rank"), _end_of_commits, lambda one: (one.lagging_since is None,))
 
 
-def _extent(commits: Commits) -> tuple[int, bool]:
-    return commits.log_end_offset, commits.lagging_since is None
+def _end_of_commits(commits: Commits) -> tuple[int]:
+    return (commits.log_end_offset,)
 
 
 def evaluate_cluster(  # noqa: PLR0913  # what a cluster is made of

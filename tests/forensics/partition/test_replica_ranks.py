@@ -153,3 +153,24 @@ def test_no_folder_has_a_topic_id(tmp_path: Path) -> None:
     forge(tmp_path / "broker-1", LONG, node_id=1, replaced={IDS: None})
     forge(tmp_path / "broker-2", SHORT, node_id=2, replaced={IDS: None})
     assert chosen(tmp_path) == 1
+
+
+@pytest.mark.parametrize(("unknown", "known"), [("a", "b"), ("b", "a")])
+def test_of_equal_logs_that_of_a_known_broker_counts(unknown: str, known: str, tmp_path: Path) -> None:
+    """Someone has copied the folder of the partition to another place, which sorts before or after it."""
+    forge(tmp_path / unknown, LONG, replaced={"meta.properties": None})
+    forge(tmp_path / known, LONG, node_id=2)
+    assert chosen(tmp_path) == 2
+
+
+def test_of_equal_logs_that_of_a_broker_that_was_stopped_counts(tmp_path: Path) -> None:
+    forge(tmp_path / "broker-1", LONG, node_id=1, clean_shutdown=False)
+    forge(tmp_path / "broker-2", LONG, node_id=2)
+    assert chosen(tmp_path) == 2
+
+
+def test_a_longer_log_counts_whoever_has_it(tmp_path: Path) -> None:
+    """The broker with the longer one was at work when its files were copied."""
+    forge(tmp_path / "a", LONG, node_id=3, clean_shutdown=False, replaced={"meta.properties": None})
+    forge(tmp_path / "broker-2", SHORT, node_id=2)
+    assert chosen(tmp_path) is None
