@@ -32,6 +32,7 @@ from kforensics.forensics.coordinators.transactions.transitions import StateStep
 from kforensics.forensics.core.cluster_tables import COORDINATOR_TRANSACTIONS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.result_rows import RowChunks, Rows
+from kforensics.forensics.partition.lost_end import missing_end
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.replica_ranks import ReplicaRank
@@ -242,11 +243,17 @@ class _Reading:
             coverage_start=self._coverage_start,
             last_record_time=self._last_record_time,
             records=self._records,
-            is_stopped=state.partition.log_dir.clean_shutdown,
+            is_stopped=state.partition.log_dir.clean_shutdown and missing_end(state) is None,
             topic_id=state.partition.topic_id,
-            lacking=(*self._lacking(state), *_lost_or_damaged(state)),
+            lacking=(*self._lacking(state), *_lost_or_damaged(state), *self._cut_off(state)),
+            missing_end=missing_end(state),
             rank=ReplicaRank.of(state),
         )
+
+    def _cut_off(self, state: PartitionState) -> Iterator[LackingSpan]:
+        missing = missing_end(state)
+        if missing is not None:
+            yield LackingSpan(missing.end - 1, self._last_record_time, NEVER)
 
     def _lacking(self, state: PartitionState) -> Iterator[LackingSpan]:
         for before, after in zip(*state.log_gaps.merged, strict=True):

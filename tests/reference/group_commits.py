@@ -24,6 +24,7 @@ from kforensics.forensics.core.cluster_tables import GROUP_OFFSETS
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.core.result_rows import RowChunks, Rows
+from kforensics.forensics.partition.lost_end import missing_end
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.files.source import Source, open_source
@@ -317,7 +318,8 @@ class _Reading:
             states={group: last for group, last in self._states.last.items() if not self._is_another(group, last)},
             without_offsets=frozenset(self._with_commits - self._with_offsets()),
             log_end_offset=state.log_end_offset,
-            is_whole=not state.is_broken and not state.log.damage,
+            is_whole=not state.is_broken and not state.log.damage and missing_end(state) is None,
+            missing_end=missing_end(state),
             rank=ReplicaRank.of(state),
         )
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kforensics.forensics.core.election import Election, unclean_phrase
-from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.epoch_starts import EpochStarts, continued_at, epoch_starts
-from kforensics.forensics.partition.kept_times import kept_until, may_precede
+from kforensics.forensics.partition.lost_end import is_log_copied_before
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.log.log_rows import Place
 
-__all__ = ["LostWatermark", "Watermark", "is_log_copied_before", "lost_watermarks_of"]
+__all__ = ["LostWatermark", "Watermark", "lost_watermarks_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +134,3 @@ def _is_below_since(
         return False
     leaders = (replica for replica in replicas if replica.place.broker_id == election.leader)
     return any(leader.was_below(offset, time_ms) for leader in leaders)
-
-
-def is_log_copied_before(state: PartitionState, name: str) -> bool | None:
-    """Return whether the log was last written before a checkpoint file, in a copy of a running or killed broker.
-
-    Then the log may have been copied before the checkpoint was written. A log that was written after it has all that
-    was there then. In an archive that keeps whole seconds, both may have the same time. None if the broker was stopped,
-    or the copy has not kept file times.
-
-    Args:
-        state: the partition.
-        name: name of the checkpoint file.
-    """
-    segments, checkpoint = state.partition.segments, state.partition.log_dir.written.get(name)
-    written = segments[-1].mtime_ms if segments else None
-    is_stopped = state.partition.log_dir.clean_shutdown
-    if is_stopped or written is None or checkpoint is None or kept_until(state) == NO_TIME:
-        return None
-    return may_precede(written, checkpoint)

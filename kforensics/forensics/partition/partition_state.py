@@ -141,9 +141,9 @@ class PartitionState:
         After a topic has been deleted and created again, the checkpoint has that of the deleted log for some seconds:
         only the other checkpoints are written at once. Rule: ``LogManager.asyncDelete``.
         """
-        return self._checkpointed(HIGH_WATERMARK)
+        return self.checkpointed(HIGH_WATERMARK)
 
-    def _checkpointed(self, name: str) -> int | None:
+    def checkpointed(self, name: str) -> int | None:
         """Return the offset of the partition in a checkpoint file, None if it is that of a log which was deleted."""
         offset = self.partition.checkpoint(name)
         is_beyond = offset is not None and offset > self.log_end_offset
@@ -160,7 +160,7 @@ class PartitionState:
 
         The checkpoint may be a copy from before the topic was deleted and created again.
         """
-        return self._checkpointed(CLEANER)
+        return self.checkpointed(CLEANER)
 
     @cached_property
     def first_uncompacted_offset(self) -> int:

@@ -234,7 +234,7 @@ def _benign(reset: OffsetReset, reason: ResetReason) -> tuple[str, ...]:
 def _of_deleted_topic(cluster: Cluster, commits: Commits, offset: OffsetOfDeletedTopic) -> PlacedFinding:
     (group, topic, partition), commit, log, deleted = offset
     state, name = commits.states.get(group), partition_name((topic, partition))
-    is_used, may_be_removed = bool(state and state.members), commits.lagging_since is not None
+    is_used, may_be_removed = bool(state and state.members), commits.may_lack_later
     return cluster.at_commit(
         commits,
         (commit.segment, commit.position, commit.offset),

@@ -175,13 +175,15 @@ def _stuck(cluster: Cluster, row: Row) -> PlacedFinding:
         benign=(
             "partitions without a leader, coordinator down: not visible in a log",
             f"markers sent after the copy was taken: {'no' if row['was_seen'] else 'possible'}",
-            _in_lacking_records(row),
+            _in_lacking_records(cluster, row),
         ),
     )
 
 
-def _in_lacking_records(row: Row) -> str:
-    is_likely = "no" if row["is_current"] else "likely"
+def _in_lacking_records(cluster: Cluster, row: Row) -> str:
+    missing = cluster.coordinators.histories[row["coordinator"]].missing_end
+    why = "" if missing is None else f", the log of the coordinator lacks its end: {missing}"
+    is_likely = "no" if row["is_current"] else f"likely{why}"
     return f"its end in records that are damaged, lost, or in a segment that the cleaner merged meanwhile: {is_likely}"
 
 
@@ -226,7 +228,7 @@ def _overdue(cluster: Cluster, row: Row) -> PlacedFinding:
             f"its log copied before other files: {'possible' if row['may_have_ended'] else 'no'}",
             "coordinator down: not visible in a log",
             f"brokers stopped, or copied, before its timeout: {'no' if row['was_alive'] else 'possible'}",
-            _in_lacking_records(row),
+            _in_lacking_records(cluster, row),
         ),
         remedy=_end_each(cluster, row) if row["is_misplaced"] else None,
     )

@@ -13,8 +13,7 @@ from dataclasses import replace
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_offsets
-from kforensics.forensics.partition.lost_end import traces_of_lost_end
-from kforensics.forensics.partition.lost_watermarks import is_log_copied_before
+from kforensics.forensics.partition.lost_end import is_log_copied_before, traces_of_lost_end
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA

@@ -35,6 +35,7 @@ from kforensics.forensics.core.record_arrays import free_unused
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import MOST
 from kforensics.forensics.partition.lagging_replica import lag_of
+from kforensics.forensics.partition.lost_end import missing_end
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS, PartitionState
 from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.columns.batch_columns import COMMIT
@@ -245,7 +246,7 @@ class _Replay:
         is_waiting[self._pending.keys] = True
         has_offset = is_waiting.copy()
         has_offset[in_force] = True
-        lag = lag_of(state)
+        lag, missing = lag_of(state), missing_end(state)
         return Commits(
             place=state.partition.place,
             paths=tuple(segment.path for segment in state.partition.segments),
@@ -260,9 +261,10 @@ class _Replay:
             states=self._states_of_groups(keys.take(in_force), table),
             without_offsets=self._without_offsets(keys, has_offset),
             log_end_offset=state.log_end_offset,
-            is_whole=not state.is_broken and not state.log.damage,
+            is_whole=not state.is_broken and not state.log.damage and missing is None,
             lagging_since=None if lag is None else lag.since,
             left_by_shutdown=lag is not None and lag.left_by_shutdown,
+            missing_end=missing,
             rank=ReplicaRank.of(state),
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from kforensics.forensics.coordinators.coordinator_records import RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind
 from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.partition.lost_end import MissingEnd
 from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
 from kforensics.parsers.format.array_types import IntArray, StructArray
 from kforensics.parsers.format.byte_slices import ByteSlices, arrow_binary
@@ -226,6 +227,7 @@ class Commits:
         lagging_since: since when its leader may have later offsets, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
         left_by_shutdown: whether that is when its broker was shut down, so that it has all that was there before.
+        missing_end: what shows that it lacks records after its end; None if nothing does.
         rank: its rank among the replicas of the partition.
     """
 
@@ -245,4 +247,10 @@ class Commits:
     is_whole: bool = True
     lagging_since: int | None = None
     left_by_shutdown: bool = False
+    missing_end: MissingEnd | None = None
     rank: ReplicaRank = NO_RANK
+
+    @property
+    def may_lack_later(self) -> bool:
+        """Whether later offsets than those in force may be missing, from a replica out of sync or a missing end."""
+        return self.lagging_since is not None or self.missing_end is not None

@@ -25,6 +25,7 @@ from kforensics.forensics.coordinators.record_issues import CommitIssueKind
 from kforensics.forensics.core.cluster_tables import GROUP_EVENTS
 from kforensics.forensics.core.record_types import NO_TIME, TransactionOutcome
 from kforensics.forensics.core.result_rows import Rows
+from kforensics.forensics.partition.lost_end import missing_end
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.producer_history import transactions_before
 from kforensics.parsers.log.log_rows import Place
@@ -313,12 +314,12 @@ def with_deliveries(
         deliveries: what that shows.
         topics: names of topics by their id.
     """
-    events = []
+    events, is_at_end = [], missing_end(state) is None
     for one in sorted(deliveries, key=lambda one: (topics.get(one.topic_id, one.topic_id), one.partition)):
         record = one.record._replace(segment=len(story.paths) + one.record.segment)
         partition = (topics.get(one.topic_id, one.topic_id), one.partition)
         offsets = (one.start_offset if one.start_offset >= 0 else None, one.ranges[-1].last if one.ranges else None)
-        kind, why, is_exact = GroupEventKind.DELIVERY, one.description, one.is_whole
+        kind, why, is_exact = GroupEventKind.DELIVERY, one.description, one.is_whole and is_at_end
         events.append(GroupEvent(kind, record, record.time, 1, partition, *offsets, why=why, is_exact=is_exact))
     paths = tuple(segment.path for segment in state.partition.segments)
     return replace(story, events=(*story.events, *events), paths=(*story.paths, *paths))

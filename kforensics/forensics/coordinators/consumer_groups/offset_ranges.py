@@ -47,7 +47,8 @@ class OffsetBeforeLog(NamedTuple):
         key: group, topic and partition.
         commit: the commit.
         log: the log of the partition.
-        commits_may_lag: whether the log with the commits is out of sync, so that its leader may have a later one.
+        commits_may_lag: whether the log with the commits is out of sync or lacks its end, so that a later one may
+            be missing.
     """
 
     key: GroupPartition
@@ -122,7 +123,7 @@ class OffsetBeyondLog(NamedTuple):
         until = min(coverage.copied_at, as_of_ms) if coverage.left_by_shutdown else as_of_ms
         age, recreated = until - commit.time, _recreated(cluster, commit, log)
         lacks_commits = _lacks_commits(commits, log)
-        may_be_outdated = coverage.end <= commit.time or lacks_commits
+        may_be_outdated = coverage.end <= commit.time or lacks_commits is not None
         is_unexplained = commit.time != NO_TIME and not may_be_outdated and recreated is None
         may_be_by_tool = commit.producer_id < 0 and commit.leader_epoch == NONE
         lost = coverage.lost_since(commit.time) if is_unexplained and not may_be_by_tool else None
@@ -174,16 +175,19 @@ class OffsetOfDeletedTopic(NamedTuple):
         return _served_from(self.log)
 
 
-def _lacks_commits(commits: Commits, log: PartitionMarkers) -> bool:
-    """Return whether a later commit than those in a log may explain an offset: one from before the end of a partition.
+def _lacks_commits(commits: Commits, log: PartitionMarkers) -> str | None:
+    """Return why a log may lack a later commit, from before the end of a partition, as a clause; None if it does not.
 
     What left the ISR with the partition, or later, has all commits from before.
     """
+    if commits.missing_end is not None:
+        return f"the log of the group's offsets lacks its end, and may have had a later one: {commits.missing_end}"
     if commits.lagging_since is None:
-        return False
-    return not (
-        commits.left_by_shutdown and log.coverage.left_by_shutdown and commits.lagging_since >= log.coverage.copied_at
-    )
+        return None
+    left_together = commits.left_by_shutdown and log.coverage.left_by_shutdown
+    if left_together and commits.lagging_since >= log.coverage.copied_at:
+        return None
+    return "the log of the group's offsets is out of sync, its leader may have a later one"
 
 
 def _recreated(cluster: Cluster, commit: Commit, log: PartitionMarkers) -> str | None:
@@ -206,11 +210,11 @@ def _truncated(commit: Commit, log: PartitionMarkers) -> str | None:
 
 
 def _unknown(
-    commit: Commit, log: PartitionMarkers, lacks_commits: bool, may_be_outdated: bool, is_certain: bool
+    commit: Commit, log: PartitionMarkers, lacks_commits: str | None, may_be_outdated: bool, is_certain: bool
 ) -> str:
     """Return what may explain an offset beyond the end of a log that nothing else explains."""
-    if lacks_commits:
-        return "the log of the group's offsets is out of sync, its leader may have a later one"
+    if lacks_commits is not None:
+        return lacks_commits
     if may_be_outdated and log.coverage.lagging_since is not None:
         return "likely its leader has the offset, this replica is out of sync"
     if may_be_outdated:
@@ -252,7 +256,7 @@ def offset_before_log(cluster: Cluster, commits: Commits, row: int) -> OffsetBef
     """
     key, commit = commits.last.at(row)
     logs, supplied = cluster.marker_join.by_partition, cluster.supplied_partitions
-    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits.lagging_since is not None)
+    return OffsetBeforeLog(key, commit, logs[supplied[key[1:]]], commits.may_lack_later)
 
 
 def offsets_of_deleted_topics(cluster: Cluster, commits: Commits) -> list[OffsetOfDeletedTopic]:

@@ -19,6 +19,7 @@ from kforensics.forensics.coordinators.record_issues import StateIssue, StateIss
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import concat_rows, copy_rows
 from kforensics.forensics.core.record_types import NO_TIME
+from kforensics.forensics.partition.lost_end import MissingEnd
 from kforensics.forensics.partition.replica_ranks import NO_RANK, ReplicaRank
 from kforensics.parsers.format.array_types import BoolArray, IntArray, StructArray
 from kforensics.parsers.log.log_rows import Place
@@ -122,14 +123,14 @@ class PartitionSets:
 class LackingSpan(NamedTuple):
     """Records that the copy of a coordinator's log likely lacks.
 
-    They are lost or damaged, or its cleaner merged segments while they were copied: then the segment before them is as
-    it was written, and so was what followed. A follower that fetched from a leader whose cleaner was faster may have
-    such a gap, too.
+    They are lost or damaged, the copy was broken off before them, or its cleaner merged segments while they were
+    copied: then the segment before them is as it was written, and so was what followed. A follower that fetched from a
+    leader whose cleaner was faster may have such a gap, too.
 
     Attributes:
         offset: offset of the last record before them.
         begin: time of that record, in ms; 0 if they are lost or damaged.
-        end: time of the first record after them; NEVER if they are lost or damaged.
+        end: time of the first record after them; NEVER if they are lost or damaged, or at the end of the log.
     """
 
     offset: int
@@ -156,12 +157,14 @@ class History:
             missing at any time.
         last_record_time: time of the last record, NO_TIME if there is none.
         records: number of records.
-        is_stopped: whether its broker was shut down cleanly, and was in sync, so that nothing followed.
+        is_stopped: whether its broker was shut down cleanly, and was in sync, so that nothing followed, and nothing is
+            missing at the end.
         kept_until: newest time of its files, if the copy has kept file times: :func:`.kept_times.kept_until`.
         topic_id: topic id of ``__transaction_state``, None if unknown.
         lagging_since: since when its leader may have later records, in ms, NO_TIME if it may always have; None if it
             was in sync at last, or nothing is known.
-        lacking: records that the copy likely lacks between those that it has.
+        lacking: records that the copy likely lacks, between those that it has or after them.
+        missing_end: what shows that it lacks those after its end; None if nothing does.
         rank: its rank among the replicas of the partition.
     """
 
@@ -182,11 +185,14 @@ class History:
     topic_id: str | None = None
     lagging_since: int | None = None
     lacking: tuple[LackingSpan, ...] = ()
+    missing_end: MissingEnd | None = None
     rank: ReplicaRank = NO_RANK
 
     @property
     def known_until(self) -> int:
         """Until when it has all that its leader has, NEVER if it was in sync at last; a later record shows more."""
+        if self.missing_end is not None:
+            return self.last_record_time
         return NEVER if self.lagging_since is None else max(self.lagging_since, self.last_record_time)
 
 

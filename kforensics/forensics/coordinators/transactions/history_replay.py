@@ -39,6 +39,7 @@ from kforensics.forensics.core.record_arrays import take_rows
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.partition.kept_times import kept_until
 from kforensics.forensics.partition.lagging_replica import lagging_since
+from kforensics.forensics.partition.lost_end import missing_end
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.replica_ranks import ReplicaRank
 from kforensics.parsers.columns.record_columns import RECORD_CHUNK_ROWS
@@ -263,7 +264,8 @@ class _Replay:
         count, lists = len(self.cache), PartitionLists()
         self._add(self._tracks.finish(count, lists), lists)
         ids = self._tracks.rows(count, self._sets, history_complete=self._is_complete)
-        lagging = lagging_since(state, self._last_record_time)
+        lagging, missing = lagging_since(state, self._last_record_time), missing_end(state)
+        cut_off = () if missing is None else (LackingSpan(missing.end - 1, self._last_record_time, NEVER),)
         uses = [(producer_id, 0, number, *use) for (producer_id, number), use in self._producer_ids.items()]
         return History(
             place=state.partition.place,
@@ -278,11 +280,12 @@ class _Replay:
             coverage_start=self._coverage_start,
             last_record_time=self._last_record_time,
             records=self._records,
-            is_stopped=state.partition.log_dir.clean_shutdown and lagging is None,
+            is_stopped=state.partition.log_dir.clean_shutdown and lagging is None and missing is None,
             kept_until=kept_until(state, self._last_record_time),
             topic_id=state.partition.topic_id,
             lagging_since=lagging,
-            lacking=(*self._merged_segments.spans, *_lost_or_damaged(state)),
+            lacking=(*self._merged_segments.spans, *_lost_or_damaged(state), *cut_off),
+            missing_end=missing,
             rank=ReplicaRank.of(state),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import utime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -286,8 +286,8 @@ def test_one_mode_per_offset(tmp_path: Path) -> None:
     assert codes_in(cluster_under(tmp_path)) == {}
 
 
-def beyond(folder: Path, committed: int, as_of: int = SOON + HOUR) -> dict[str, str]:
-    forge_offsets(folder, "plain @0-0", {0: ("g", "in-0", committed)})
+def beyond(folder: Path, committed: int, as_of: int = SOON + HOUR, **options: Any) -> dict[str, str]:
+    forge_offsets(folder, "plain @0-0", {0: ("g", "in-0", committed)}, **options)
     forge(folder, f"plain @0-4; D 9 0 0-4 @5-9 T {at(0)}", topic="in")
     return codes_in(cluster_under(folder, as_of_ms=as_of))
 
@@ -363,6 +363,13 @@ def test_the_leader_of_a_log_out_of_sync_may_have_what_explains_an_offset(
     ((_, finding),) = ((place, one) for place, one in found if one.code.name == "eos-offset-beyond-log")
     assert str(finding.severity) == severity
     assert ("out of sync" in finding.message) == (lags is not None)
+
+
+@pytest.mark.parametrize(("high_watermark", "severity"), [(1, "error"), (99, "info")])
+def test_a_later_commit_may_be_where_the_log_of_the_group_was_cut_off(
+    high_watermark: int, severity: str, tmp_path: Path
+) -> None:
+    assert beyond(tmp_path, 11, high_watermark=high_watermark) == {"eos-offset-beyond-log": severity}
 
 
 @pytest.mark.parametrize("committed", [6, 10])

@@ -245,6 +245,8 @@ def test_absorbed_data_that_was_to_be_committed_changes_nothing_for_consumers(
 # A transaction of an id, its marker, and data that came after it.
 ENDED = "a Empty 7 0 t 0; a Ongoing 7 0 {t-0} t 1; a PrepareCommit 7 0 {t-0} t 3; a CompleteCommit 7 0 t 5"
 LATE = f"D 7 0 0-0 @0-0 T {at(2)}; M 7 0 C 0 @1 {at(4)}; D 7 0 1-1 @2-2 T {at(20_000)}"
+# A transaction of another id, of which the coordinator has all but the last record.
+OTHER = "; b Empty 8 0 t 6; b Ongoing 8 0 {t-0} t 7; b PrepareCommit 8 0 {t-0} t 8"
 # Of another producer, whose marker shows when the broker wrote what is before it.
 LATER = f"; D 8 0 0-0 @3-3 T {at(21_000)}; M 8 0 C 0 @4 {at(30_000)}"
 
@@ -327,10 +329,16 @@ def test_a_copy_of_a_coordinator_shows_what_hangs_if_it_is_newer(
     last: int, expected: list[Exactness], tmp_path: Path
 ) -> None:
     """The partition may have been added to the next transaction after an older copy of the coordinator's log."""
-    other = (
-        f"; b Empty 8 0 t 6; b Ongoing 8 0 {{t-0}} t 7; b PrepareCommit 8 0 {{t-0}} t 8; b CompleteCommit 8 0 t {last}"
-    )
-    assert hanging_copy(tmp_path, LATE + LATER, ENDED + other, is_stopped=False) == expected
+    other = f"; b CompleteCommit 8 0 t {last}"
+    assert hanging_copy(tmp_path, LATE + LATER, ENDED + OTHER + other, is_stopped=False) == expected
+
+
+@pytest.mark.parametrize(("last", "expected"), [(19_000, []), (40_000, [Exactness.EXACT])])
+def test_the_log_of_the_coordinator_was_cut_off(last: int, expected: list[Exactness], tmp_path: Path) -> None:
+    """If it goes on after the data, the partition was not added to a transaction; else it may have been since."""
+    other = f"{OTHER}; b CompleteCommit 8 0 t {last}"
+    cut_off: dict[str, Any] = {"is_stopped": True, "high_watermark": 99}
+    assert hanging_copy(tmp_path, LATE + LATER, ENDED + other, **cut_off) == expected
 
 
 def test_a_copy_of_the_data_from_before_the_end_of_its_transaction(tmp_path: Path) -> None:

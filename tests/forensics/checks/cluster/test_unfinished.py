@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from os import utime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from kforensics.forensics.core.findings import Severity
 from kforensics.forensics.partition.partition_rows import remedy_text
 from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
-from tests.forensics.forge import file_of, forge, keep_times, patch
+from tests.forensics.forge import cut, file_of, forge, keep_times, patch
 from tests.forensics.partition_states import SAMPLES
 
 FIRES = {
@@ -108,6 +109,50 @@ def overdue(folder: Path, after: int, timeout: int = 60_000, *, kept: bool = Fal
     if kept:
         keep_times(folder, NOW + 101, NOW + 100 + after)
     return codes_in(cluster_under(folder, as_of_ms=NOW + 100 + after))
+
+
+LATE = "a Ongoing 1 0 timeout 60000 {t-0} t 100; b Empty 2 0 t 101"
+
+
+def found_late(folder: Path, more: str = "", *, log_ms: int = 126_001, **options: Any) -> tuple[str, str] | None:
+    """Return severity and benign causes of the finding on a transaction that seems to be beyond its timeout, if any."""
+    forge_coordinator(folder, f"a Empty 1 0 t 0; {LATE}{more}", clean_shutdown=False, **options)
+    forge(folder, f"D 1 0 0-0 @0-0 T {at(101)}", clean_shutdown=False)
+    keep_times(folder, NOW + log_ms, NOW + 126_000)
+    placed = found_in(cluster_under(folder, as_of_ms=NOW + 130_000))
+    found = [one for _, one in placed if one.code.name == "txnlog-ongoing-overdue"]
+    return (str(found[0].severity), "; ".join(found[0].benign)) if found else None
+
+
+def test_the_end_may_be_where_the_log_of_its_coordinator_was_cut_off(tmp_path: Path) -> None:
+    """A disk was full: the log is younger than the checkpoint beside it, which counts records that it lacks.
+
+    Seen on 3.7.2, copied with a limit on the sizes of files: the id had 36 transactions.
+    """
+    assert found_late(tmp_path / "cut", high_watermark=2137) is None
+    later = "; b Empty 2 1 t 125900"
+    severity, benign = found_late(tmp_path / "later", later, high_watermark=2137) or ("", "")
+    assert severity == "info"
+    assert "its checkpoint has the high watermark 2137, and the log ends at offset 4" in benign
+
+
+@pytest.mark.parametrize(("log_ms", "high_watermark"), [(126_001, 3), (126_001, 2), (125_999, 2137)])
+def test_a_log_that_is_whole_or_was_copied_before_its_checkpoint(
+    log_ms: int, high_watermark: int, tmp_path: Path
+) -> None:
+    """The broker was at work: what it wrote after the copy of the log is hardly more than a second of it."""
+    found = found_late(tmp_path, log_ms=log_ms, high_watermark=high_watermark)
+    assert found is not None
+    assert found[0] == "error"
+
+
+def test_a_torn_end_within_the_checkpoints(tmp_path: Path) -> None:
+    """As after ``kill -9``: what was written last had not become a batch."""
+    assert (found_late(tmp_path, "; c Empty 3 0 t 102", high_watermark=3) or ("",))[0] == "error"
+    log = file_of(tmp_path / "__transaction_state-0")
+    cut(log, log.stat().st_size - 9)
+    keep_times(tmp_path, NOW + 126_001, NOW + 126_000)
+    assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + 130_000))["txnlog-ongoing-overdue"] == "error"
 
 
 def test_a_transaction_beyond_its_timeout(tmp_path: Path) -> None:
