@@ -59,6 +59,9 @@ class MarkerSweep:
     def __init__(self, transaction_store: TransactionStore, log_start_offset: int, last_stable_offset: int) -> None:
         self.log_start_offset, self.last_stable_offset = log_start_offset, last_stable_offset
         self._transaction_store = transaction_store
+        # No marker ends them, and all consumers receive their data.
+        self._forgotten = transaction_store.forgotten.copy()
+        self._forgotten["marker_offset"] = self._forgotten["last_offset"] + 1
         self._by_first_offset: SortedRows | None = None
         self._restart()
 
@@ -67,7 +70,8 @@ class MarkerSweep:
         self._view = self._window_view()
 
     def _window_view(self) -> ConsumerView:
-        return view_by_markers(self._window, self.log_start_offset, self.last_stable_offset)
+        transactions = concat_rows([self._window, self._forgotten])
+        return view_by_markers(transactions, self.log_start_offset, self.last_stable_offset)
 
     def around(self, first_offset: int, last_offset: int) -> ConsumerView:
         """Return a view that is valid for batches between two offsets."""

@@ -49,7 +49,8 @@ def test_what_a_producer_did() -> None:
     (partition,) = partitions_under(SAMPLES / "transactions-v2" / "broker-1" / "hanging-0")
     story = producer_story(state_of(partition), 12, "hanging")
     assert story is not None
-    assert (story.transactional_id, story.counts) == ("hanging", {"committed": 1, "aborted": 0, "open": 1})
+    assert story.transactional_id == "hanging"
+    assert story.counts == {"committed": 1, "aborted": 0, "open": 1, "forgotten": 0}
     assert (story.holds_last_stable_offset, story.bounds.last_stable_offset) == (True, 3)
     assert story.last["first_offset"].tolist() == [0, 3]
     assert (story.epochs, story.records) == ((0, 1), 4)

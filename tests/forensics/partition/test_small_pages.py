@@ -160,7 +160,7 @@ def test_a_result_is_sent_to_another_process_with_the_file_of_its_transactions(
     use_small_pages(monkeypatch)
     with multiprocessing.get_context("fork").Pool(1) as pool:
         result = pool.apply(evaluate, (partition,))
-    assert result.rows["transactions"].made.args[1].closed.is_in_memory is False  # type: ignore[union-attr]
+    assert result.rows["transactions"].made.func.__self__.transaction_store.closed.is_in_memory is False  # type: ignore[union-attr]
     assert values(result) == expected
     assert values(result) == expected, "again, after the process has ended"
 
