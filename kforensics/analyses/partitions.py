@@ -18,11 +18,13 @@ from kforensics.analyses.surroundings import (
 from kforensics.analyses.topics import NO_PARTITION, check_topics, is_numbered, is_selected
 from kforensics.errors import InputError, UsageError
 from kforensics.forensics.core.broker_settings import Setting
+from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.formatting import format_count, format_duration, format_time
 from kforensics.forensics.core.rules import FIRST_KAFKA_MS, Rules
 from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.log_summary import Collector
 from kforensics.forensics.partition.partition_files import (
+    LIVE,
     LOG_START,
     Partition,
     folder_of,
@@ -32,7 +34,8 @@ from kforensics.forensics.partition.partition_files import (
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile, Notify, find_files
 from kforensics.parsers.files.input_paths import STDIN, is_archive_name
-from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA
+from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA, parse_folder_name
+from kforensics.parsers.files.source import file_name
 from kforensics.render.streams import watcher
 
 if TYPE_CHECKING:
@@ -214,7 +217,21 @@ def _packed_beside(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator
 def _why_none(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:
     if STDIN in paths:
         yield NO_STREAM
+    yield from _set_aside(files)
     yield from _packed(files, paths)
+
+
+def _set_aside(files: Iterable[FoundFile]) -> Iterator[str]:
+    """Yield a sentence about the first folder among those of some files that no broker serves, if there is one."""
+    for folder in sorted({folder_of(file) for file in files if file.kind == "log"}):
+        name = parse_folder_name(file_name(folder))
+        if name is not None and name.state != LIVE:
+            copied = shell_word(f"/path/outside/{name.topic}-{name.partition}")
+            yield (
+                f"no broker serves {folder}, which is left out; to examine its log, copy it under the name of the "
+                f"partition: `cp -rp {shell_word(folder)} {copied}`"
+            )
+            return
 
 
 def _packed(files: Iterable[FoundFile], paths: Sequence[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -196,6 +197,16 @@ def test_a_folder_without_logs_is_a_usage_error(tmp_path: Path) -> None:
     assert "there is no log under" in sentence(run("lso", tmp_path))
     with pytest.raises(UsageError):
         kforensics.lso(tmp_path)
+
+
+def test_a_folder_that_no_broker_serves_is_named(tmp_path: Path) -> None:
+    """Its log is examined in a copy under the name of the partition."""
+    stray = tmp_path / f"committed-0.{'5' * 32}-stray"
+    shutil.copytree(SAMPLES / "transactions-v2" / "broker-1" / "committed-0", stray)
+    for path in (tmp_path, stray):
+        said = sentence(run("lso", path))
+        assert f"no broker serves {stray}, which is left out" in said
+        assert f"`cp -rp {stray} /path/outside/committed-0`" in said
 
 
 @pytest.mark.parametrize("command", ["lso", "scan", "audit", "dump", "forecast", "collect"])
