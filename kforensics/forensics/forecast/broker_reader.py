@@ -7,6 +7,7 @@ short for the batch that it begins is the end of the log. A length that no batch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kforensics.errors import KforensicsError
@@ -27,6 +28,7 @@ __all__ = [
     "batches_from",
     "is_valid",
     "last_batch",
+    "last_readable_batch",
     "next_offset",
     "recover",
 ]
@@ -141,6 +143,15 @@ def last_batch(log: str, index: str | None, base_offset: int) -> ReadBatch | Non
         for batch in batches_from(Window(source), position, log):
             if last is not None or batch.header.last_offset >= target:
                 last = batch
+    return last
+
+
+def last_readable_batch(log: str) -> ReadBatch | None:
+    """Return the last batch before the first place at which a segment cannot be read, None if there is none."""
+    last: ReadBatch | None = None
+    with open_source(log) as source, suppress(CorruptLogError):
+        for batch in batches_from(Window(source), 0, log):
+            last = batch
     return last
 
 

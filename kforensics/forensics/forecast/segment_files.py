@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kforensics.errors import InputError, InputMissingError
-from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from, next_offset
+from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from, last_readable_batch, next_offset
 from kforensics.forensics.forecast.effects import (
     KAFKA,
     LOG_CREATED,
@@ -148,11 +148,8 @@ def snapshots_after_recovery(segments: Mapping[int, LoadedSegment], ends: Iterab
 
 def whole_end(path: str, base: int) -> tuple[int, int]:
     """Return the position and the offset after the last whole batch of a segment."""
-    position, offset = 0, base
-    with open_source(path) as source, suppress(CorruptLogError):
-        for batch in batches_from(Window(source), 0, path):
-            position, offset = batch.end, batch.next_offset
-    return position, offset
+    last = last_readable_batch(path)
+    return (0, base) if last is None else (last.end, last.next_offset)
 
 
 def end_offset(path: str, base: int) -> int | None:

@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from kforensics.errors import InputError
+from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import RETENTION_MS
 from kforensics.forensics.core.commands import shell_word
 from kforensics.forensics.core.findings import Code, Finding, Severity, by_name
 from kforensics.forensics.core.formatting import format_time
-from kforensics.forensics.forecast.broker_reader import CorruptLogError, ReadBatch, last_batch
+from kforensics.forensics.forecast.broker_reader import CorruptLogError, ReadBatch, last_batch, last_readable_batch
 from kforensics.forensics.forecast.effects import LoadRefusedError
 from kforensics.forensics.forecast.log_directory import topic_id_in
 from kforensics.forensics.forecast.metadata_loading import topic_beside
@@ -38,10 +38,10 @@ CODES = by_name(
         meaning="A folder that a start has set aside as stray has records that the broker no longer serves.",
         remedy="Copy both folders, and give the stray one its place back while the broker is stopped.",
         why=(
-            "A broker renames a folder to -stray if partition.metadata is missing or has the id of another topic, and "
-            "then serves an empty partition of the same name. If it is the leader (critical), consumers no longer "
-            "receive what is in the stray folder, and the other replicas truncate their logs, too. No broker reads or "
-            "deletes a stray folder."
+            "A broker renames a folder to -stray if partition.metadata is missing, or has an id that the metadata "
+            "lacks or assigns to other brokers. If the broker has the partition nevertheless, it creates an empty "
+            "folder for it. If it is the leader (critical), consumers no longer receive what is in the stray folder, "
+            "and the other replicas truncate their logs, too. No broker serves or deletes a stray folder."
         ),
         benign=(
             "Another replica has the records, and this one is being filled from it: info if another broker leads. "
@@ -55,6 +55,10 @@ REMEDY = (
     "kafka-reassign-partitions.sh first, because they lack the records, too, and this broker would truncate its log "
     "as theirs. Stop the broker, and give the stray folder its place back: `cp {live}/partition.metadata {stray}/`, "
     "`mv {live} /path/outside/`, `mv {stray} {back}`. What was written since is then only in /path/outside."
+)
+COMPARE = (
+    "Look first whether another replica of {name} has these offsets: then this one is filled from it, and there is "
+    "nothing to do. Otherwise copy both folders, and decide whether the records are still needed."
 )
 FILLED = "the partition is being filled from broker {}: likely"
 UNKNOWN = "another replica has the records, and this one is being filled from it: not ruled out"
@@ -86,12 +90,21 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     name = parse_folder_name(file_name(partition.folder))
     if name is None or name.state != "live":
         return
-    with suppress(InputError):  # the folder may be gone, or forbidden
+    with suppress(InputError):  # a log directory cannot be listed, which is reported elsewhere
         for log_dir in (partition.log_dir, *partition.log_dir.beside):
             for path in _stray_folders(log_dir.path).get((name.topic, name.partition), ()):
-                stray = _read(path)
-                if stray is not None and _is_of_topic(stray, state):
-                    yield from _compared(state, stray)
+                yield from _of_folder(state, path)
+
+
+def _of_folder(state: PartitionState, path: str) -> Iterator[Finding]:
+    try:
+        stray = _read(path)
+        if stray is not None and _is_of_topic(stray, state):
+            yield from _compared(state, stray)
+    except InputForbiddenError as error:
+        yield state.forbidden(CODES["stray-has-records"], path, error.why)
+    except InputMissingError:
+        return  # it was removed since it was listed
 
 
 def _stray_folders(log_dir: str | None) -> Mapping[tuple[str | None, int | None], list[str]]:
@@ -105,20 +118,28 @@ def _listed(log_dir: str, _mtime_ms: int | None) -> Mapping[tuple[str | None, in
 
 
 def _read(path: str) -> _Stray | None:
-    """Return the log in a folder, None if it has no records or its end cannot be read."""
+    """Return the log in a folder, None if it has no records that can be read."""
     entries = {entry.name: entry for entry in folders_of(path).children(path) if entry.size}
     logs = {base_offset_of(name): entry for name, entry in entries.items() if name.endswith(".log")}
-    bases = [base for base in logs if base is not None]
-    if not bases:
-        return None
-    log = logs[max(bases)]
-    index = entries.get(f"{log.name.removesuffix('.log')}.index")
-    topic_id = last = None
+    bases = sorted(base for base in logs if base is not None)
+    for base in reversed(bases):
+        index = entries.get(f"{logs[base].name.removesuffix('.log')}.index")
+        last = _last_batch(logs[base].path, index.path if index else None, base)
+        if last is not None:
+            topic_id = None
+            with suppress(LoadRefusedError):
+                topic_id = topic_id_in(path)
+            return _Stray(path, topic_id, bases[0], last, logs[base].mtime_ms)
+    return None
+
+
+def _last_batch(log: str, index: str | None, base: int) -> ReadBatch | None:
+    """Return the last batch of a segment, or the last before the first one that cannot be read."""
     with suppress(CorruptLogError):
-        last = last_batch(log.path, index.path if index else None, max(bases)) or last_batch(log.path, None, max(bases))
-    with suppress(LoadRefusedError):
-        topic_id = topic_id_in(path)
-    return None if last is None else _Stray(path, topic_id, min(bases), last, log.mtime_ms)
+        last = last_batch(log, index, base)
+        if last is not None:
+            return last
+    return last_readable_batch(log)
 
 
 def _is_of_topic(stray: _Stray, state: PartitionState) -> bool:
@@ -143,37 +164,36 @@ def _compared(state: PartitionState, stray: _Stray) -> Iterator[Finding]:
     if first >= end or (later and not is_new_log):
         return  # the log has them, or a later leader has overruled them, as happens to what is not committed
     severity, benign = _severity(state, stray, is_new_log=is_new_log)
-    started = state.partition.created_ms or 0
-    when = f" at {format_time(started)}" if started >= (stray.written_ms or started) else ""
+    started = state.partition.created_ms
+    when = "" if started is None or started < (stray.written_ms or started) else f" at {format_time(started)}"
+    served = state.log_start_offset, state.log_end_offset
     finding = state.finding(
         CODES["stray-has-records"],
         (
-            f"Offsets {first} to {end - 1} are only in {file_name(stray.path)}, which the start of the broker{when} "
-            f"set aside: the log that it serves begins at {state.log_start_offset} and ends at {state.log_end_offset}."
+            f"Records at offsets {first} to {end - 1} are only in {file_name(stray.path)}, which the start of the "
+            f"broker{when} set aside: the log that it serves begins at {served[0]} and ends at {served[1]}."
         ),
         severity=severity,
         offsets=(first, end - 1),
         evidence={"stray": stray.path},
         benign=benign,
     )
-    yield replace(finding, path=stray.path, remedy=None if severity is Severity.INFO else _remedy(state, stray))
+    yield replace(finding, path=stray.path, remedy=_remedy(state, stray, severity))
 
 
 def _severity(state: PartitionState, stray: _Stray, *, is_new_log: bool) -> tuple[Severity, tuple[str, ...]]:
     """Return the severity, and what may excuse the finding."""
+    leading, node_id = _leading(state), state.partition.place.broker_id
+    if leading and node_id not in {None, *leading} and not is_new_log:
+        return Severity.INFO, (FILLED.format(", ".join(map(str, sorted(leading)))),)
     retention, newest = state.rules.of_topic(RETENTION_MS), stray.last.header.max_timestamp or 0
     kept_ms = -1 if state.rules.compaction is not None else retention.number
     if kept_ms >= 0 and 0 < newest < state.rules.as_of_ms - kept_ms:
         hedge = "not ruled out" if retention.is_default else "likely"
         return Severity.WARNING if retention.is_default else Severity.INFO, (EXPIRED.format(retention.value, hedge),)
-    leading, node_id = _leading(state), state.partition.place.broker_id
     if leading == {node_id}:
         return Severity.CRITICAL, ()
-    if is_new_log:
-        return Severity.ERROR, ()
-    if not leading or node_id in leading:
-        return Severity.WARNING, (UNKNOWN,)
-    return Severity.INFO, (FILLED.format(", ".join(map(str, sorted(leading)))),)
+    return (Severity.ERROR, ()) if is_new_log else (Severity.WARNING, (UNKNOWN,))
 
 
 def _leading(state: PartitionState) -> set[int]:
@@ -185,9 +205,11 @@ def _leading(state: PartitionState) -> set[int]:
     return {*assigned.isr, *assigned.elr} if assigned.leader < 0 else {assigned.leader}
 
 
-def _remedy(state: PartitionState, stray: _Stray) -> str:
-    """Return the commands that give the stray folder its place back."""
+def _remedy(state: PartitionState, stray: _Stray, severity: Severity) -> str | None:
+    """Return the commands that give the stray folder its place back, if it is certain that nothing else has the log."""
     name = file_name(state.partition.folder)
+    if severity <= Severity.WARNING:
+        return None if severity is Severity.INFO else COMPARE.format(name=name)
     back = f"{stray.path.rstrip('/').rpartition('/')[0]}/{name}"
     words = {"live": state.partition.folder, "stray": stray.path.rstrip("/"), "back": back}
     return REMEDY.format(name=name, **{key: shell_word(path) for key, path in words.items()})

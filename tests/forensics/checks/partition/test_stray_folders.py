@@ -67,7 +67,9 @@ def test_records_that_only_a_stray_folder_has_are_found(data: Path) -> None:
     (finding,) = found(data)
     assert finding.severity == Severity.CRITICAL
     assert (finding.first_offset, finding.last_offset) == (0, end - 1)
-    assert finding.message.startswith(f"Offsets 0 to {end - 1} are only in {stray.name}, which the start of the broker")
+    assert finding.message.startswith(
+        f"Records at offsets 0 to {end - 1} are only in {stray.name}, which the start of the broker"
+    )
     assert finding.message.endswith("the log that it serves begins at 0 and ends at 0.")
     assert finding.path == str(stray)
     assert finding.remedy is not None
@@ -133,13 +135,38 @@ def test_an_empty_stray_folder_is_silent(data: Path) -> None:
     assert found(data) == []
 
 
+def test_a_damaged_tail_of_the_stray_log_hides_nothing_before_it(data: Path) -> None:
+    stray = set_aside(data / "plain-0")
+    last = max(stray.glob("*.log"))
+    last.write_bytes(last.read_bytes() + bytes(100))
+    (finding,) = found(data)
+    end = (finding.last_offset or 0) + 1
+    last.write_bytes(bytes(100))
+    (finding,) = found(data)
+    assert finding.severity == Severity.CRITICAL
+    assert finding.last_offset == int(last.stem) - 1 < end
+
+
+def test_without_the_id_of_the_broker_it_is_not_known_who_fills_whom(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "consume-transform-produce" / "broker-1", tmp_path / "broker-1")
+    folder = tmp_path / "broker-1" / "output-0"
+    set_aside(folder)
+    (folder / "leader-epoch-checkpoint").write_text("0\n0\n", "ascii")
+    (tmp_path / "broker-1" / "meta.properties").unlink()
+    (finding,) = found(tmp_path, "output-0", replace(RULES, as_of_ms=0))
+    assert finding.severity == Severity.WARNING
+    assert (finding.remedy or "").startswith("Look first whether another replica")
+    assert "`" not in (finding.remedy or "")
+
+
 def test_a_replica_that_is_being_filled_is_information(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "consume-transform-produce" / "broker-1", tmp_path / "broker-1")
     folder = tmp_path / "broker-1" / "output-0"
     set_aside(folder)
     (folder / "leader-epoch-checkpoint").write_text("0\n0\n", "ascii")
-    (finding,) = found(tmp_path, "output-0", replace(RULES, as_of_ms=0))
-    assert finding.severity == Severity.INFO
+    for as_of_ms in (0, RULES.as_of_ms * 2):  # however old the records are
+        (finding,) = found(tmp_path, "output-0", replace(RULES, as_of_ms=as_of_ms))
+        assert finding.severity == Severity.INFO
     assert finding.benign == ("the partition is being filled from broker 2: likely",)
     assert finding.remedy is None
     shutil.rmtree(tmp_path / "broker-1" / "__cluster_metadata-0")
