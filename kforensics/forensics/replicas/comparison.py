@@ -145,7 +145,9 @@ class Comparison:
         created = replica.partition.created_ms
         if change.is_added and (created is None or created + replica.state.rules.clock_skew_ms >= change.timestamp):
             return change
-        if created is not None and created > change.timestamp and replica.is_filled_since(created):
+        # A folder that is younger than all records may have the time of the copy.
+        newest = max(side.state.log.newest_timestamp for side in (replica, other))
+        if created is not None and change.timestamp < created <= newest:
             return change
         lacking_since = self.lacking_since(replica, other)
         tolerance = 0 if replica.partition.log_dir.clean_shutdown else STOPS_TO_FETCH_MS

@@ -91,11 +91,6 @@ class Replica:
         runs = self.state.log.epochs
         return int(runs["leader_epoch"][-1]) if len(runs) else -1
 
-    def is_filled_since(self, created_ms: int) -> bool:
-        """Return whether it has been filled since its folder was created; in a copy without file times it is not."""
-        written = self.partition.appended_ms
-        return not self.state.log.batches or (written is not None and written > created_ms)
-
     def transactions(self) -> Iterator[TransactionArray]:
         """Return its TRANSACTION records in pages: closed ones by marker offset, then open ones."""
         return iter(self.state.transaction_store)

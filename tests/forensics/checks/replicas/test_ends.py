@@ -204,18 +204,19 @@ def test_a_replica_that_a_reassignment_fills_may_lack_what_is_older(
         ("", 16_000, Severity.INFO),
         (SHORT, 16_000, Severity.INFO),
         (SHORT, -16_000, Severity.WARNING),
-        (SHORT, 2 * DAY, Severity.WARNING),
+        (SHORT, DAY + 1, Severity.WARNING),
     ],
     ids=["nothing fetched yet", "being filled", "the disk is older", "in a copy without file times"],
 )
 def test_a_replica_whose_disk_was_replaced_may_lack_what_is_older(
     tmp_path: Path, log: str, created_ms: int, severity: Severity
 ) -> None:
-    """Seen on 3.7.2: broker 3 got an empty disk, and was copied while it fetched slowly."""
-    forged(tmp_path, (log, {"high_watermark": 0, "clean_shutdown": False}), (LONG, {"high_watermark": 8}))
+    """Seen on 3.7.2: broker 3 got an empty disk, and was copied while it fetched slowly, and others wrote."""
+    other = f"plain @0-4; plain @5-9 ts {NOW}; plain @10 ts {NOW + DAY}"
+    forged(tmp_path, (log, {"high_watermark": 0, "clean_shutdown": False}), (other, {"high_watermark": 8}))
     for file in tmp_path.rglob("*"):
         utime(file, (NEWER, NEWER))
-    fell_ms = NEWER * 1_000 - DAY
+    fell_ms = NOW + DAY // 2
     utime(tmp_path / "broker-1" / "t-0" / "partition.metadata", ns=((fell_ms + created_ms) * 1_000_000,) * 2)
     change = SyncChange(1, is_in_sync=False, timestamp=fell_ms)
     (finding,) = findings(replace(compare(tmp_path), sync_changes=(change,)))
