@@ -33,7 +33,7 @@ from kforensics.forensics.partition.partition_files import (
 )
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.discover import FoundFile, Notify, find_files
-from kforensics.parsers.files.input_paths import STDIN, is_archive_name
+from kforensics.parsers.files.input_paths import STDIN, is_archive_name, is_uri
 from kforensics.parsers.files.log_names import REMOTE_LOG_METADATA, parse_folder_name
 from kforensics.parsers.files.source import file_name
 from kforensics.render.streams import watcher
@@ -226,11 +226,10 @@ def _set_aside(files: Iterable[FoundFile]) -> Iterator[str]:
     for folder in sorted({folder_of(file) for file in files if file.kind == "log"}):
         name = parse_folder_name(file_name(folder))
         if name is not None and name.state != LIVE:
-            copied = shell_word(f"/path/outside/{name.topic}-{name.partition}")
-            yield (
-                f"no broker serves {folder}, which is left out; to examine its log, copy it under the name of the "
-                f"partition: `cp -rp {shell_word(folder)} {copied}`"
-            )
+            partition = f"{name.topic}-{name.partition}"
+            command = f"`cp -rp {shell_word(folder)} {shell_word(f'/path/outside/{partition}')}`"
+            how = "" if is_uri(folder) else f": {command}"
+            yield f"brokers do not serve {folder}, so it is left out; to examine it, copy it as {partition}{how}"
             return
 
 

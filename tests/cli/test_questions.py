@@ -205,7 +205,7 @@ def test_a_folder_that_no_broker_serves_is_named(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "transactions-v2" / "broker-1" / "committed-0", stray)
     for path in (tmp_path, stray):
         said = sentence(run("lso", path))
-        assert f"no broker serves {stray}, which is left out" in said
+        assert f"brokers do not serve {stray}, so it is left out" in said
         assert f"`cp -rp {stray} /path/outside/committed-0`" in said
 
 

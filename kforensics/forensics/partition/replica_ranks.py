@@ -88,8 +88,8 @@ def best_ranked(
     """Return the replica of each partition whose log counts, in the order in which the partitions come first.
 
     It is one of the topic that exists, then the one with the last leader epoch, then the longest one. Of equally long
-    ones it is that of a known broker, then the most complete one, then one that was shut down cleanly, then the one of
-    which the newest time is known.
+    ones it is that of a known broker, then the most complete one, then one that was shut down cleanly, then the one
+    with the newest files.
 
     Args:
         replicas: replicas of any partitions of one cluster.
