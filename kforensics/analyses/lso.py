@@ -50,7 +50,8 @@ class Blockage:
             context: what the coordinators of its cluster know.
             at: the high watermark; None for the end of the log.
         """
-        state = context.with_settings(state) if len(state.open_transactions) else state
+        has_findings = len(state.open_transactions) > 0 or state.transaction_store.lacking is not None
+        state = context.with_settings(state) if has_findings else state
         in_log = stable = stable_offset(state, at)
         findings = context.revised(state, (*findings_of(state, BLOCKING_CHECKS), *_on_forgotten(state)))
         blocking = stable.blocking_transaction
@@ -112,7 +113,7 @@ class LsoQuestion(Question[LsoAnswer]):
     history: bool = False
     has_findings: ClassVar[bool] = True
     collectors: ClassVar[tuple[Collector, ...]] = BLOCKING_COLLECTORS
-    needs_settings: ClassVar[bool] = False  # only if a transaction is open
+    needs_settings: ClassVar[bool] = False  # only if a transaction is open or forgotten
 
     def __post_init__(self) -> None:
         if self.history and self.at is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,15 +13,19 @@ import pytest
 import kforensics
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.core.record_types import TransactionArray
+from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.explain.offset_explainer import OffsetExplainer, bounds_of
 from kforensics.forensics.explain.offset_story import RecordStatus
+from kforensics.forensics.partition.examine import examine
 from kforensics.forensics.partition.forgotten_transactions import producers_below
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.stable_offset import stable_offset
 from tests.command import SAMPLES, run
+from tests.forensics.audit.test_deleted_topics import DELETED, KEPT, METADATA
+from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.partition.producer_states import forged_state
 from tests.forensics.forge import Segments, SnapshotEntry, file_of, forge, patch, remove_segment, snapshot_bytes
-from tests.forensics.partition_states import state_under
+from tests.forensics.partition_states import partitions_under, state_under
 
 OPEN = "plain @0; D 1 0 0-1 @1-2 T; plain @3-4"
 FIRST_SEGMENT, CONTINUED = "D 1 0 0-1 @0-1 T", "D 1 0 2-3 @2-3 T; plain @4; D 1 0 4-4 @5 T"
@@ -105,6 +110,38 @@ def test_what_is_damaged_or_lost_may_be_its_marker(tmp_path: Path) -> None:
         assert not len(state_under(folder.parent).transaction_store.forgotten)
 
 
+@pytest.mark.parametrize(
+    ("damaged", "other"), [(0, ("warning", "approximate")), (2, ("info", "unverifiable"))], ids=["before", "after"]
+)
+def test_damage_before_its_data_explains_no_forgotten_transaction(
+    tmp_path: Path, damaged: int, other: tuple[str, str]
+) -> None:
+    """It may explain an open transaction that only the snapshot has."""
+    only_in_file = SnapshotEntry(2, 0, 0, 1, 0, current_txn_first_offset=1)
+    log = {0: "plain @0; D 2 0 0-0 @1 N; plain @2", 3: "D 1 0 0-1 @3-4 T; plain @5"}
+    folder = forge(tmp_path, log, snapshots={6: [only_in_file]})
+    patch(file_of(folder), damaged, fix_crc=False, max_timestamp=7)
+    assert shown(state_under(tmp_path)) == (6, [], [(3, 4)])
+    found = {
+        row["producer_id"]: row for row in kforensics.audit(tmp_path).findings.to_pylist() if row["code"] == MISMATCH
+    }
+    assert [(found[one]["severity"], found[one]["exactness"]) for one in (1, 2)] == [("critical", "exact"), other]
+    assert "batches lost from the log: only before the transaction" in found[1]["benign"]
+    assert f"critical {MISMATCH}" in run("lso", tmp_path).text
+
+
+@pytest.mark.parametrize("topic_id", [DELETED, KEPT], ids=["deleted", "another topic was deleted"])
+def test_lso_shows_it_as_an_audit_does(tmp_path: Path, topic_id: str) -> None:
+    """The metadata log shows that the topic was deleted while its files were copied, so that nothing there matters."""
+    replaced = {"t-0/partition.metadata": f"version: 0\ntopic_id: {topic_id}".encode()}
+    forge(tmp_path, OPEN, snapshots={5: []}, clean_shutdown=False, replaced=replaced)
+    shutil.copytree(METADATA, tmp_path / METADATA.name)
+    (row,) = (row for row in kforensics.audit(tmp_path).findings.to_pylist() if row["code"] == MISMATCH)
+    assert row["severity"] == ("info" if topic_id == DELETED else "critical")
+    ended = run("lso", tmp_path)
+    assert (ended.code, f"critical {MISMATCH}" in ended.text) == ((0, False) if topic_id == DELETED else (1, True))
+
+
 def test_a_transaction_whose_data_was_deleted_exposes_nothing(tmp_path: Path) -> None:
     state = forged_state(tmp_path, OPEN, snapshots={5: []}, log_start=3)
     assert not len(state.transaction_store.forgotten)
@@ -128,6 +165,27 @@ def test_the_data_that_follows_is_another_transaction_for_the_broker(tmp_path: P
             RecordStatus.HELD_BACK,
             RecordStatus.UNDECIDED,
         ]
+
+
+@pytest.mark.parametrize("producers", [1, 12])
+def test_the_log_is_read_again_once(tmp_path: Path, producers: int) -> None:
+    """However many producers went on with their transactions after their broker had forgotten their first data."""
+    ids, read = range(1, producers + 1), list[int]()
+    first, later = ([f"D {one} 0 {at}-{at} @{at * producers + one - 1} T" for one in ids] for at in (0, 1))
+    entries = [SnapshotEntry(one, 0, 1, at, 0, current_txn_first_offset=at) for at, one in enumerate(ids, producers)]
+    log = {0: "; ".join(first), producers: "; ".join(later)}
+    folder = forge(tmp_path, log, snapshots={2 * producers: entries})
+    with file_of(folder, producers).open("ab") as file:
+        file.write(b"\1" * 9)
+    (partition,) = partitions_under(tmp_path)
+    state = examine(partition, Rules(NOW), kernels=read.append)
+    assert state.torn_end is not None
+    assert (state.damage_before_end, state.is_broken) == ((), False)
+    assert shown(state)[1:] == (
+        [(at, at) for at in range(producers, 2 * producers)],
+        [(at, at) for at in range(producers)],
+    )
+    assert len(read) == 2 * len(partition.segments)
 
 
 def test_only_some_transactions_are_forgotten(tmp_path: Path) -> None:

@@ -217,15 +217,17 @@ class _ComparedSnapshot:
         severity: Severity | None = None,
     ) -> Finding:
         worst = CODES[code].severity if severity is None else severity
+        is_lossy = self._is_lossy and not (code == "snapshot-open-txn-mismatch" and self._is_forgotten(row))
+        lost = "possible" if is_lossy else "only before the transaction" if self._is_lossy else "no"
         finding = self.state.finding(
             CODES[code],
             f"The snapshot at offset {self._offset} {message}.",
-            severity=min(worst, Severity.WARNING) if self._is_lossy else worst,
+            severity=min(worst, Severity.WARNING) if is_lossy else worst,
             offsets=(self._offset, self._offset),
             producer=(row["producer_id"], row.get("producer_epoch", row.get("stored_producer_epoch"))),
             evidence=_evidence(row) | self._settings(code),
-            exactness=Exactness.APPROXIMATE if self._is_lossy else Exactness.EXACT,
-            benign=(*benign, f"batches lost from the log: {'possible' if self._is_lossy else 'no'}"),
+            exactness=Exactness.APPROXIMATE if is_lossy else Exactness.EXACT,
+            benign=(*benign, f"batches lost from the log: {lost}"),
         )
         return replace(finding, path=self._file.path)
 
@@ -250,8 +252,7 @@ class _ComparedSnapshot:
             f"has {_open_transaction(row, 'stored')} of producer {row['producer_id']}, but the log has "
             f"{_open_transaction(row, 'expected')}"
         )
-        store, producer = self.state.transaction_store, (row["producer_id"], row["expected_current_txn_first_offset"])
-        if store.is_lacking(self._offset, *producer):
+        if self._is_forgotten(row):
             message += ": this replica has forgotten it, and as leader it delivers its data to all consumers"
         sides = (row[f"{side}_current_txn_first_offset"] for side in ("stored", "expected"))
         first = min(first for first in sides if first >= 0)
@@ -264,6 +265,14 @@ class _ComparedSnapshot:
             return self._finding("snapshot-open-txn-mismatch", message, row, benign)
         truncated = "log truncated by a follower whose producers had expired: likely, and the transaction has ended"
         return self._finding("snapshot-open-txn-mismatch", message, row, (*benign, truncated), Severity.WARNING)
+
+    def _is_forgotten(self, row: Row) -> bool:
+        """Return whether a transaction is forgotten, as this snapshot shows: then no batch is missing since its data.
+
+        See ``without_forgotten``, which ignores what is missing or damaged before it.
+        """
+        store = self.state.transaction_store
+        return store.is_lacking(self._offset, row["producer_id"], row["expected_current_txn_first_offset"])
 
     def _has_ended(self, row: Row) -> bool:
         producer_ids = np.array([row["producer_id"]], "i8")
@@ -352,7 +361,10 @@ class _ComparedSnapshot:
 
 
 def _is_lossy(state: PartitionState, offset: int) -> bool:
-    """Return whether batches before an offset may be missing that were not cleaned."""
+    """Return whether batches before an offset may be missing that were not cleaned.
+
+    Unlike a torn end alone, a damaged last batch is none of them, either: only a snapshot at the log end is after it.
+    """
     segments = state.partition.segments
     is_damaged = any(
         (segments[number].base_offset or 0) < offset
