@@ -17,13 +17,15 @@ from kforensics.errors import InputError
 from kforensics.forensics.core.producer_states import ProducerEntryArray, ProducerStates
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
-from kforensics.forensics.partition.log_chunk import ChunkMerger, LogChunk, ReadTask, log_chunks
+from kforensics.forensics.partition.log_chunk import NOTHING_PASSED, ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.snapshot_records import latest_entries, snapshot_entries
 from kforensics.forensics.partition.splits import SegmentSplit
-from kforensics.forensics.partition.transaction_store import TransactionStore
+from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.forensics.replay.finalizing import FinalReplay
+from kforensics.forensics.replay.incremental_replay import IncrementalReplay
+from kforensics.forensics.replay.replay_rows import ReplayRows
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.kernels.policy import KernelPolicy, kernels_for
 
@@ -67,13 +69,9 @@ def without_forgotten(state: PartitionState, kernels: KernelPolicy = kernels_for
         return state
     rows = state.open_transactions
     is_forgotten, is_whole = forgotten.until >= 0, forgotten.are_whole(rows)
-    heads, tails = [take_rows(rows, is_whole)], [take_rows(rows, ~is_forgotten)]
-    for offset in np.unique(forgotten.until[is_forgotten & ~is_whole]).tolist():
-        ids = rows["producer_id"][~is_whole & (forgotten.until == offset)]
-        for parts, replay in ((heads, _below(state, offset, kernels)), (tails, _since(state, offset, kernels))):
-            opened = replay.open_transactions
-            parts.append(take_rows(opened, np.isin(opened["producer_id"], ids)))
-    opened, gone = concat_rows(tails), concat_rows(heads)
+    heads, tails = _parted(state, rows["producer_id"], np.where(is_whole, NONE, forgotten.until), kernels)
+    opened = concat_rows([take_rows(rows, ~is_forgotten), tails])
+    gone = concat_rows([take_rows(rows, is_whole), heads])
     gone["outcome"] = TransactionOutcome.FORGOTTEN
     store = state.transaction_store
     ids = rows["producer_id"][is_forgotten]
@@ -116,7 +114,9 @@ def _below(state: PartitionState, offset: int, kernels: KernelPolicy) -> FinalRe
     """Return the replay of all batches that begin below an offset."""
     task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(state.boundary.offset, offset))
     merger, begun = ChunkMerger(task), False
-    for log_chunk in _chunks_until(task, offset):
+    for log_chunk in _chunks(task):
+        if offset in log_chunk.cuts:
+            break
         # Do not replay what the snapshot already contains.
         if state.boundary.offset in log_chunk.cuts and not begun:
             merger, begun = ChunkMerger(task), True
@@ -124,25 +124,45 @@ def _below(state: PartitionState, offset: int, kernels: KernelPolicy) -> FinalRe
     return merger.producers.final(state.boundary, consume=True)
 
 
-def _chunks_until(task: ReadTask, offset: int) -> Iterator[LogChunk]:
+def _chunks(task: ReadTask) -> Iterator[LogChunk]:
     for segment in range(len(task.partition.segments)):
-        for log_chunk in log_chunks(task, SegmentSplit(segment)):
-            if offset in log_chunk.cuts:
-                return
-            yield log_chunk
+        yield from log_chunks(task, SegmentSplit(segment))
 
 
-def _since(state: PartitionState, offset: int, kernels: KernelPolicy) -> FinalReplay:
-    """Return the replay of all batches from an offset on, by a broker that knows no producer there."""
-    task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(offset,))
-    merger, is_after = ChunkMerger(task), False
-    bases = np.array([segment.base_offset or 0 for segment in state.partition.segments], "i8")
-    for segment in range(max(0, int(bases.searchsorted(offset, "right")) - 1), len(bases)):
-        for log_chunk in log_chunks(task, SegmentSplit(segment)):
-            is_after |= offset in log_chunk.cuts
-            if is_after:
-                merger.add(log_chunk)
-    return merger.producers.final(Boundary(BoundaryKind.SNAPSHOT, offset), consume=True)
+def _parted(
+    state: PartitionState, producer_ids: IntArray, offsets: IntArray, kernels: KernelPolicy
+) -> tuple[TransactionArray, TransactionArray]:
+    """Return the open transactions of producers in two parts, each parted at an offset of its own.
+
+    The first part is what a replay of all batches that begin below the offset shows. The second one is what a broker
+    shows that knows no producer there, and replays the batches from the offset on. The log is read once.
+
+    Args:
+        state: the partition.
+        producer_ids: ids of the producers.
+        offsets: for each of them the offset, -1 if its transaction is not parted.
+        kernels: provides the compiled kernels.
+    """
+    is_parted = offsets >= 0
+    if not is_parted.any():
+        return NO_TRANSACTIONS, NO_TRANSACTIONS
+    producer_ids, offsets = producer_ids[is_parted], offsets[is_parted]
+    begin = state.boundary.offset
+    task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(begin, *np.unique(offsets).tolist()))
+    heads, tails = (IncrementalReplay(sequences=task.checks_sequences) for _ in range(2))
+    passed = NOTHING_PASSED
+    for log_chunk in _chunks(task):
+        passed = max((passed, *log_chunk.cuts[-1:]))
+        # Do not replay what the boundary already contains.
+        is_head = (offsets > passed) & ((offsets <= begin) | (passed >= begin))
+        for replay, ids in ((heads, producer_ids[is_head]), (tails, producer_ids[offsets <= passed])):
+            replay.add_summary(log_chunk.producers.of_producers(ids), ReplayRows.of())
+    opened = heads.final(state.boundary, consume=True).open_transactions
+    unknown = Boundary(BoundaryKind.SNAPSHOT, int(offsets.min()))
+    return (
+        take_rows(opened, np.isin(opened["producer_id"], producer_ids)),
+        tails.final(unknown, consume=True).open_transactions,
+    )
 
 
 def _forgotten(state: PartitionState) -> _Forgotten | None:

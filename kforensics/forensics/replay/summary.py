@@ -164,6 +164,14 @@ class ReplaySummary(Portable):
             replace(self, producers=self.producers[index:], unresolved=self.unresolved[position:]),
         )
 
+    def of_producers(self, producer_ids: IntArray) -> ReplaySummary:
+        """Return the summary of the same chunk with some of its producers only."""
+        kept = np.isin(self.producers["producer_id"], producer_ids)
+        unresolved = np.isin(self.unresolved["anomaly"]["producer_id"], producer_ids)
+        return replace(
+            self, producers=take_rows(self.producers, kept), unresolved=take_rows(self.unresolved, unresolved)
+        )
+
     @property
     def _totals(self) -> tuple[int | None, int | None, int, int, bool]:
         return self.first_offset, self.last_offset, self.batches, self.offset_gaps, self.sequences
