@@ -221,13 +221,11 @@ def _checkpointed_start(state: PartitionState) -> int:
 
 
 def _beyond_end(state: PartitionState) -> Reason:
-    last = len(state.partition.segments) - 1
-    at_end = [damage for segment, damage in state.log.damage if segment == last and damage.next_good_position is None]
-    lost = [damage for damage in at_end if damage.inside_batch is None and damage.reason != "zero-tail"]
-    if not lost:
+    torn_end = state.torn_end
+    if torn_end is None or torn_end.reason == "zero-tail":
         return Reason(RecordStatus.BEYOND_END, f"the log ends at offset {state.log_end_offset}")
-    name = file_name(state.partition.segments[last].path)
-    why = f"the readable part of the log ends at offset {state.log_end_offset}; after it, {_unreadable(name, lost[0])}"
+    name = file_name(state.partition.segments[-1].path)
+    why = f"the readable part of the log ends at offset {state.log_end_offset}; after it, {_unreadable(name, torn_end)}"
     return Reason(RecordStatus.BEYOND_END, why, APPROXIMATE)
 
 

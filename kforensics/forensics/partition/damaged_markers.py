@@ -49,15 +49,10 @@ def spans_damage(state: PartitionState, transactions: TransactionArray) -> BoolA
 
 
 def precedes_damage(state: PartitionState, transactions: TransactionArray) -> BoolArray:
-    """Return which open transactions may have ended in damage or in a lost segment, or are themselves damaged.
-
-    What a crash or a live copy leaves at the end of the log had not become a batch yet.
-    """
-    last = len(state.partition.segments) - 1
+    """Return which open transactions may have ended in damage or in a lost segment, or are themselves damaged."""
     starts = [
         segment << 32 | (row.start if row.inside_batch is None else row.inside_batch)
-        for segment, row in state.log.damage
-        if row.inside_batch is not None or segment != last or row.next_good_position is not None
+        for segment, row in state.damage_before_end
     ]
     precedes: BoolArray = _codes(transactions, "") < max(starts, default=NOTHING)
     ends, gaps = np.full(len(transactions), state.log_end_offset), state.log_gaps

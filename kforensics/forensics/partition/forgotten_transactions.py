@@ -234,8 +234,6 @@ def _damaged_segments(state: PartitionState, offset: int) -> Iterator[int]:
 
     Without the observations of all checks it is not known where in a segment its damaged batches are.
     """
-    last = len(state.partition.segments) - 1
-    for segment, damage in state.log.damage:
-        is_torn_end = segment == last and damage.inside_batch is None and damage.next_good_position is None
-        if not is_torn_end and (state.partition.segments[segment].base_offset or 0) < offset:
+    for segment, _ in state.damage_before_end:
+        if (state.partition.segments[segment].base_offset or 0) < offset:
             yield segment

@@ -33,6 +33,7 @@ from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, Tr
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name
+from kforensics.parsers.format.rows import Damage
 
 if TYPE_CHECKING:
     from kforensics.forensics.metadata.remote_log import RemoteLog
@@ -251,15 +252,25 @@ class PartitionState:
 
     @cached_property
     def is_broken(self) -> bool:
-        """Whether batches of the log were lost; their content could have changed any result.
+        """Whether batches of the log were lost; their content could have changed any result."""
+        return any(damage.inside_batch is None for _, damage in self.damage_before_end)
 
-        What a crash or a live copy leaves at the end of the last segment had not become a batch yet.
+    @cached_property
+    def torn_end(self) -> Damage | None:
+        """The bytes after the last batch of the last segment, if there are any; zeros, too.
+
+        What a crash or a live copy leaves there had not become a batch yet. A damaged last batch is no torn end.
         """
-        last = len(self.partition.segments) - 1
-        return any(
-            damage.inside_batch is None and not (segment == last and damage.next_good_position is None)
-            for segment, damage in self.log.damage
-        )
+        return next((damage for segment, damage in self.log.damage if self._is_torn_end(segment, damage)), None)
+
+    @cached_property
+    def damage_before_end(self) -> tuple[tuple[int, Damage], ...]:
+        """All damage but a torn end, each with the number of its segment."""
+        return tuple((segment, damage) for segment, damage in self.log.damage if not self._is_torn_end(segment, damage))
+
+    def _is_torn_end(self, segment: int, damage: Damage) -> bool:
+        is_at_end = segment == len(self.partition.segments) - 1 and damage.next_good_position is None
+        return is_at_end and damage.inside_batch is None
 
     @property
     def is_complete(self) -> bool:

@@ -105,11 +105,9 @@ def _unreadable_control_batches(batches: BatchColumns, _: Rules) -> Iterator[Obs
 
 def _lost_ranges(state: PartitionState) -> Iterator[str]:
     """Yield a sentence for each segment with ranges that cannot be read, except zeros and a torn tail of the log."""
-    last = len(state.partition.segments) - 1
     lost: Counter[int] = Counter()
-    for number, damage in state.log.damage:
-        is_tail = damage.next_good_position is None and number == last
-        lost[number] += damage.inside_batch is None and damage.reason != "zero-tail" and not is_tail
+    for number, damage in state.damage_before_end:
+        lost[number] += damage.inside_batch is None and damage.reason != "zero-tail"
     for observation in observations_of(state.log.observations, Observed.MARKER_MALFORMED):
         lost[int(observation["segment"])] += int(observation["count"])
     for number, count in sorted(lost.items()):

@@ -311,7 +311,7 @@ def _of_log(state: PartitionState) -> Iterator[Effect]:
             end = next_offset(last.path, partition.indexes[base].path, base)
         except CorruptLogError as error:
             raise LoadRefusedError(CORRUPT, f"{error.why} in file {error.path}.", error.path) from error
-        if end != state.log_end_offset or _has_torn_end(state):
+        if end != state.log_end_offset or state.torn_end is not None:
             yield from effects_of_end(last.path, base, last.size, end, partition.checkpoint(RECOVERY_POINT) or 0)
     read, damaged, forbidden = partition.log_dir.checkpoints, partition.log_dir.damaged, partition.log_dir.forbidden
     if LOG_START in {*read, *damaged, *forbidden}:
@@ -320,14 +320,6 @@ def _of_log(state: PartitionState) -> Iterator[Effect]:
     if starts and min(starts.values()) > state.local_log_start_offset:
         returned = returning_records(starts, state.local_log_start_offset, _batches(state))
         yield from [] if returned is None or min(starts.values()) > state.log_end_offset else [returned]
-
-
-def _has_torn_end(state: PartitionState) -> bool:
-    last = len(state.partition.segments) - 1
-    return any(
-        segment == last and damage.inside_batch is None and damage.next_good_position is None
-        for segment, damage in state.log.damage
-    )
 
 
 def _batches(state: PartitionState) -> Iterator[Batch]:
