@@ -186,7 +186,7 @@ class PartitionMarkers:
             earlier_start=state.earlier_start,
             old_format=OldFormat.of(state, markers, coverage),
             times=times_since_creation(state),
-            watermark=Watermark.of(state),
+            watermark=Watermark.of(state, starts),
             rank=ReplicaRank.of(state),
         )
 

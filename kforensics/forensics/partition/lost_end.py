@@ -15,7 +15,7 @@ from kforensics.forensics.partition.kept_times import kept_until, may_precede
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
 
-__all__ = ["MissingEnd", "is_log_copied_before", "missing_end", "traces_of_lost_end"]
+__all__ = ["MissingEnd", "is_log_copied_before", "is_torn", "missing_end", "traces_of_lost_end"]
 
 
 class MissingEnd(NamedTuple):
@@ -56,11 +56,15 @@ def missing_end(state: PartitionState) -> MissingEnd | None:
         found = MissingEnd("recovery point", flushed, end)
     copied_before = is_log_copied_before(state, name)
     is_cut = state.partition.log_dir.clean_shutdown or copied_before is False or traces_of_lost_end(state)[0] != ""
-    return found if is_cut or (copied_before is None and _is_torn(state)) else None
+    return found if is_cut or (copied_before is None and is_torn(state)) else None
 
 
-def _is_torn(state: PartitionState) -> bool:
-    """Return whether the last segment ends in a part of a batch."""
+def is_torn(state: PartitionState) -> bool:
+    """Return whether the last segment ends in a part of a batch.
+
+    Args:
+        state: the partition.
+    """
     last = len(state.partition.segments) - 1
     return any(
         segment == last and damage.next_good_position is None and damage.reason != "zero-tail"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kforensics.forensics.core.election import Election, unclean_phrase
-from kforensics.forensics.partition.epoch_starts import EpochStarts, continued_at, epoch_starts
-from kforensics.forensics.partition.lost_end import is_log_copied_before
+from kforensics.forensics.partition.epoch_starts import EpochStarts, continued_at
+from kforensics.forensics.partition.lost_end import is_log_copied_before, is_torn
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.log.log_rows import Place
@@ -32,7 +32,8 @@ class Watermark:
         offset: the high watermark, None if its checkpoint lacks the partition.
         checkpointed_ms: when the checkpoint was written, None if that is unknown.
         appended_ms: when the log was last written, None if that is unknown.
-        is_truncated: whether the log was written after the checkpoint, and ends before the high watermark.
+        is_truncated: whether a broker has truncated the log below the high watermark since that was checkpointed: the
+            log was written after the checkpoint, ends before it, and is not broken off within a batch.
         epoch_starts: its leader epochs with their start offsets.
     """
 
@@ -45,23 +46,33 @@ class Watermark:
     epoch_starts: EpochStarts
 
     @classmethod
-    def of(cls, state: PartitionState) -> Watermark:
-        """Return the high watermark of a replica."""
+    def of(cls, state: PartitionState, epoch_starts: EpochStarts) -> Watermark:
+        """Return the high watermark of a replica.
+
+        Args:
+            state: the replica.
+            epoch_starts: its leader epochs with their start offsets.
+        """
         copied_before = is_log_copied_before(state, HIGH_WATERMARK)
         has_times, end, offset = copied_before is not None, state.log_end_offset, state.high_watermark
+        is_beyond = offset is not None and offset > end
         return cls(
             place=state.partition.place,
             log_end_offset=end,
             offset=offset,
             checkpointed_ms=state.partition.log_dir.written.get(HIGH_WATERMARK) if has_times else None,
             appended_ms=state.partition.segments[-1].mtime_ms if has_times else None,
-            is_truncated=copied_before is False and offset is not None and offset > end,
-            epoch_starts=epoch_starts(state),
+            is_truncated=copied_before is False and is_beyond and not is_torn(state),
+            epoch_starts=epoch_starts,
         )
 
     def was_below(self, offset: int, time_ms: int) -> bool:
-        """Return whether a leader had not reached an offset at a time, by its log or its checkpoint."""
-        times = [self.appended_ms] if self.log_end_offset < offset else []
+        """Return whether a leader had not reached an offset at a time, by its log or its checkpoint.
+
+        A log that ends before the high watermark of its own checkpoint is not all that the leader had.
+        """
+        is_whole = self.offset is None or self.offset <= self.log_end_offset
+        times = [self.appended_ms] if is_whole and self.log_end_offset < offset else []
         times += [self.checkpointed_ms] if self.offset is not None and self.offset < offset else []
         return any(time is not None and time >= time_ms for time in times)
 

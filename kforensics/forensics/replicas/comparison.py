@@ -176,9 +176,9 @@ class Comparison:
     def _lost_watermarks(self) -> list[LostWatermark]:
         if not any(election.is_unclean for election in self.elections):
             return []
-        states = [replica.state for replica in self.live]
-        skew = max((state.rules.clock_skew_ms for state in states), default=0)
-        return lost_watermarks_of([Watermark.of(state) for state in states], self.elections, skew)
+        skew = max((replica.state.rules.clock_skew_ms for replica in self.live), default=0)
+        watermarks = [Watermark.of(replica.state, replica.epoch_starts) for replica in self.live]
+        return lost_watermarks_of(watermarks, self.elections, skew)
 
     def finding(  # noqa: PLR0913  # the fields of a finding
         self,

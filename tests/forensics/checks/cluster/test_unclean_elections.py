@@ -319,6 +319,29 @@ def test_a_later_election_may_have_cut_off_what_a_high_watermark_shows(tmp_path:
     assert unknown.message.endswith("only the high watermark 11 in the checkpoint of broker 2 may show.")
 
 
+@pytest.mark.parametrize(
+    ("size", "leader_watermark"),
+    [
+        (100, 8),
+        (0, 8),  # broken off between two batches
+        (100, 6),  # the checkpoint of the leader is older
+    ],
+)
+def test_logs_that_a_full_disk_has_broken_off_show_nothing(tmp_path: Path, size: int, leader_watermark: int) -> None:
+    """The checkpoints are whole, so that the high watermark is beyond all logs, long after the election."""
+    folder = copied_while_running(tmp_path, high_watermark=8, leader_checkpointed=50, leader_watermark=leader_watermark)
+    for broker in (2, 3):
+        log = folder / f"broker-{broker}" / f"{CUT}-0" / "00000000000000000006.log"
+        cut(log, size)
+        _written(log, 61)
+    assert losses_of_cut(folder) == []
+    ended = run("audit", folder, "--format", "json", "--fail-on", "never")
+    found = [row for row in json.loads(ended.text)["tables"]["findings"] if row["topic"] == CUT]
+    (checkpoint,) = (row for row in found if row["code"] == "checkpoint-hw-beyond-end" and row["broker_id"] == 2)
+    assert (checkpoint["severity"], checkpoint["first_offset"], checkpoint["last_offset"]) == ("warning", 6, 7)
+    assert "critical" not in {row["severity"] for row in found}
+
+
 def test_a_high_watermark_of_an_earlier_topic_shows_nothing(tmp_path: Path) -> None:
     """The broker was down when the topic was deleted and created again, and its log is younger than its checkpoint."""
     folder = copied_while_running(tmp_path, checkpointed=-86_400)
