@@ -14,6 +14,7 @@ from kforensics.forensics.core.findings import Code, Exactness, Finding, Severit
 from kforensics.forensics.core.formatting import format_count, format_offsets, format_time
 from kforensics.forensics.partition.kept_times import may_precede
 from kforensics.forensics.partition.lost_end import traces_of_lost_end
+from kforensics.forensics.partition.lost_watermarks import LostWatermark
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.replicas.comparison import Comparison
 from kforensics.forensics.replicas.differences import DifferenceKind
@@ -135,7 +136,7 @@ def _lost_by_election(comparison: Comparison, replica: Replica, knowing: Replica
 
     The loss is a finding on the cluster. A replica that was elected, or that a later leader has written to, is worse.
     """
-    lost = comparison.lost_watermark(knowing)
+    lost = _watermark_lost_by_election(comparison, replica, knowing)
     is_leader = _elected_since(replica, knowing) is not None
     if lost is None or is_leader or _overruled_from(comparison, replica, knowing) is not None:
         return None
@@ -156,6 +157,15 @@ def _lost_by_election(comparison: Comparison, replica: Replica, knowing: Replica
         cause="unclean-election-loss",
         remedy=_catch_up(comparison, replica, knowing, lost.offset),
     )
+
+
+def _watermark_lost_by_election(comparison: Comparison, replica: Replica, other: Replica) -> LostWatermark | None:
+    """Return the high watermark of another replica, if a replica ends before it only because of an unclean election.
+
+    One that ends before the offset at which the election continued lags: what it lacks up to there is not lost.
+    """
+    lost = comparison.lost_watermark(other)
+    return None if lost is None or replica.end < lost.start else lost
 
 
 def _traces(replica: Replica) -> tuple[str, dict[str, object]]:
@@ -293,7 +303,7 @@ def _lag(comparison: Comparison, replica: Replica, longest: Replica) -> Finding:
 
 def _cause(comparison: Comparison, replica: Replica, other: Replica) -> str | None:
     """Return the finding that explains an early end: after a divergence one of the two may be longer."""
-    if comparison.lost_watermark(other) is not None:
+    if _watermark_lost_by_election(comparison, replica, other) is not None:
         return "unclean-election-loss"
     first, second = sorted((replica, other), key=lambda side: side.number)
     return "replica-divergence" if comparison.differences_between(first, second, DifferenceKind.DIVERGED) else None

@@ -367,6 +367,23 @@ def test_the_audit_names_the_election_as_the_cause_of_what_a_checkpoint_lacks(tm
     assert not kinds & {"checkpoint-damage", "replica-divergence"}
 
 
+def test_a_replica_that_ends_before_the_election_continued_lags(tmp_path: Path) -> None:
+    """Broker 1 has nothing yet: what it lacks up to offset 3 is not lost, and broker 3 lacks what the election lost."""
+    folder = copied_while_running(tmp_path)
+    empty = folder / "broker-1" / f"{CUT}-0"
+    empty.mkdir()
+    shutil.copy(folder / "broker-2" / f"{CUT}-0" / "partition.metadata", empty)
+    for file in (empty / "00000000000000000000.log", empty / "partition.metadata"):
+        file.touch()
+        _written(file, 61)
+    ended = run("audit", folder, "--format", "json", "--fail-on", "never")
+    found = [row for row in json.loads(ended.text)["tables"]["findings"] if row["code"] == "replica-truncated"]
+    lagging, cut_off = sorted(found, key=lambda row: row["first_offset"])
+    assert (lagging["first_offset"], lagging["severity"], lagging["cause"]) == (0, "warning", None)
+    assert "lost" not in lagging["message"]
+    assert (cut_off["first_offset"], cut_off["severity"], cut_off["cause"]) == (8, "info", "unclean-election-loss")
+
+
 def test_a_coordinators_partition_is_no_data_partition_but_has_elections(tmp_path: Path) -> None:
     """The joins of transactions know its history only."""
     partitions = partitions_under(copied_while_running(tmp_path))
