@@ -55,14 +55,17 @@ def commits_of(cluster: Cluster, replica: PartitionMarkers) -> Iterator[tuple[st
                 yield group, commit
 
 
-def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanLoss]:
+def unclean_losses(
+    cluster: Cluster, replica: PartitionMarkers, watermarks: Sequence[LostWatermark] = ()
+) -> list[UncleanLoss]:
     """Return the unclean elections since which a partition was written, with what is known of what they lost.
 
-    They have the groups that had read some of it, and the high watermark that shows that it was committed.
+    They have the groups that had read some of it, and the highest high watermark that shows that it was committed.
 
     Args:
         cluster: the evidence.
         replica: a replica that knows the newest leader epoch.
+        watermarks: the high watermarks from :func:`lost_watermarks`; none if only the groups are wanted.
     """
     unclean = [election for election in cluster.elections_of(replica) if election.is_unclean]
     losses = []
@@ -70,10 +73,9 @@ def unclean_losses(cluster: Cluster, replica: PartitionMarkers) -> list[UncleanL
         start = continued_at(replica.epoch_starts, election)
         losses += [] if start is None else [UncleanLoss(election, start)]
     _add_groups(cluster, replica, losses)
-    watermark = max(lost_watermarks(cluster, replica), key=lambda lost: lost.offset, default=None)
     for loss in losses:
-        if watermark is not None and loss.election == watermark.election:
-            loss.watermark = watermark
+        of_election = (one for one in watermarks if one.election == loss.election)
+        loss.watermark = max(of_election, key=lambda one: one.offset, default=None)
     return losses
 
 

@@ -60,7 +60,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
             yield from _without_metadata(cluster, replica)
         return
     for replica in cluster.elected:
-        losses = unclean_losses(cluster, replica)
+        watermarks = lost_watermarks(cluster, replica)
+        losses = unclean_losses(cluster, replica, watermarks)
         if losses:
             _add_copies(cluster, replica, losses)
         for loss in losses:
@@ -68,7 +69,7 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
                 yield PlacedFinding(replica.place, _finding(loss))
             elif loss.election.leader != loss.election.predecessor:  # that one goes on with what it had acknowledged
                 yield PlacedFinding(replica.place, _unknown(loss, _watermark_beyond(cluster, replica, loss)))
-        for lost in lost_watermarks(cluster, replica):
+        for lost in watermarks:
             yield PlacedFinding(lost.replica.place, _wrong_checkpoint(lost))
 
 

@@ -342,6 +342,38 @@ def test_logs_that_a_full_disk_has_broken_off_show_nothing(tmp_path: Path, size:
     assert "critical" not in {row["severity"] for row in found}
 
 
+def test_each_election_has_the_high_watermark_from_before_it(tmp_path: Path) -> None:
+    """Broker 2 was stopped before another election, whose leader cut off what the checkpoint of broker 1 counts."""
+    partitions = partitions_under(copied_while_running(tmp_path, checkpointed=-8))
+    states = [examine(one, Rules(max(one.newest_mtime_ms or 0, 0))) for one in partitions if one.place.topic == CUT]
+    second, third = sorted(map(PartitionMarkers.of, states), key=lambda one: one.place.broker_id or 0)
+    key = (second.topic_id or "", 0)
+    elections = elections_in(partitions)[key]
+    again = replace(
+        elections[-1], leader_epoch=4, leader=3, predecessor=1, timestamp=elections[-1].timestamp + 600 * SECOND
+    )
+    starts = (*third.epoch_starts, (4, 20))
+    assert second.watermark is not None
+    place = third.place._replace(broker_id=1)
+    watermark = replace(
+        second.watermark,
+        place=place,
+        log_end_offset=25,
+        offset=30,
+        checkpointed_ms=again.timestamp - 60 * SECOND,
+        epoch_starts=starts,
+    )
+    first = replace(third, place=place, log_end_offset=25, epoch_starts=starts, watermark=watermark)
+    result = evaluate_cluster([], [first, second], Rules(0), elections={key: (*elections, again)})
+    found = [(one.finding.severity, one.finding.first_offset, one.finding.last_offset) for one in result.findings]
+    assert sorted(found) == [
+        (Severity.INFO, 8, 10),
+        (Severity.INFO, 25, 29),
+        (Severity.CRITICAL, 3, 10),
+        (Severity.CRITICAL, 20, 29),
+    ]
+
+
 def test_a_high_watermark_of_an_earlier_topic_shows_nothing(tmp_path: Path) -> None:
     """The broker was down when the topic was deleted and created again, and its log is younger than its checkpoint."""
     folder = copied_while_running(tmp_path, checkpointed=-86_400)
