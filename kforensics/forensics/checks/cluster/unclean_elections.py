@@ -164,13 +164,16 @@ def _watermark_beyond(cluster: Cluster, replica: PartitionMarkers, loss: Unclean
 def _unknown(loss: UncleanLoss, beyond: Watermark | None) -> Finding:
     """Return that an election may have lost records: the replicas agree, and no group had committed a later offset."""
     election, elected = loss.election, unclean_phrase(loss.election)
-    shown = "no file and no group shows"
+    acknowledged = "whether its predecessor had acknowledged records from there on"
+    unknown = f": {acknowledged}, no file and no group shows"
     if beyond is not None:
-        shown = f"only the high watermark {beyond.offset} in the checkpoint of {_of_broker(beyond)} may show"
+        unknown = (
+            f". {acknowledged[:1].upper()}{acknowledged[1:]} is not certain: the checkpoint of {_of_broker(beyond)} "
+            f"has the high watermark {beyond.offset}, beyond all logs"
+        )
     return Finding(
         CODES["unclean-election-loss"],
-        f"{elected[:1].upper()}{elected[1:]}, and continued at offset {loss.start}: whether its predecessor had "
-        f"acknowledged records from there on, {shown}.",
+        f"{elected[:1].upper()}{elected[1:]}, and continued at offset {loss.start}{unknown}.",
         Severity.INFO,
         first_offset=loss.start,
         evidence={
@@ -213,9 +216,10 @@ def _watermark(loss: UncleanLoss) -> str:
     if loss.watermark is None:
         return ""
     offset, replica = loss.watermark.offset, loss.watermark.replica
+    committed = "those below it" if loss.last_offset >= offset else "they"
     return (
-        f" The checkpoint of {_of_broker(replica)} has the high watermark {offset}, so they were committed. Its log "
-        f"was truncated after that, and ends at offset {replica.log_end_offset}."
+        f" The checkpoint of {_of_broker(replica)} has the high watermark {offset}, so {committed} were committed. Its "
+        f"log was truncated after that, and ends at offset {replica.log_end_offset}."
     )
 
 
@@ -254,6 +258,8 @@ def _copies(loss: UncleanLoss) -> str:
 def _acknowledged(loss: UncleanLoss) -> str:
     if loss.groups:
         return "no, a group had committed them"
+    if loss.watermark and loss.last_offset >= loss.watermark.offset:
+        return f"no for those below the high watermark {loss.watermark.offset}, not ruled out for the others"
     if loss.watermark:
         return "no, a high watermark was beyond them"
     if len(loss.election.in_sync) == 1:

@@ -316,7 +316,10 @@ def test_a_later_election_may_have_cut_off_what_a_high_watermark_shows(tmp_path:
         _written(epochs, 60)
     assert losses_of_cut(folder) == []
     (unknown,) = (placed.finding for placed in found_in(folder) if placed.place.topic == CUT)
-    assert unknown.message.endswith("only the high watermark 11 in the checkpoint of broker 2 may show.")
+    assert unknown.message.endswith(
+        "and continued at offset 3. Whether its predecessor had acknowledged records from there on is not certain: the "
+        "checkpoint of broker 2 has the high watermark 11, beyond all logs."
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,6 +343,17 @@ def test_logs_that_a_full_disk_has_broken_off_show_nothing(tmp_path: Path, size:
     (checkpoint,) = (row for row in found if row["code"] == "checkpoint-hw-beyond-end" and row["broker_id"] == 2)
     assert (checkpoint["severity"], checkpoint["first_offset"], checkpoint["last_offset"]) == ("warning", 6, 7)
     assert "critical" not in {row["severity"] for row in found}
+
+
+def test_only_what_is_below_the_high_watermark_is_said_to_have_been_committed(tmp_path: Path) -> None:
+    """A segment that was set aside has records beyond it."""
+    folder = copied_while_running(tmp_path, high_watermark=9)
+    aside = f"broker-2/{CUT}-0/00000000000000000007.log.deleted"
+    shutil.copy(SAMPLE / aside, folder / aside)
+    (finding,) = losses_of_cut(folder)
+    assert (finding.first_offset, finding.last_offset) == (3, 10)
+    assert "has the high watermark 9, so those below it were committed. Its log was truncated" in finding.message
+    assert finding.benign[0].startswith("never acknowledged: no for those below the high watermark 9, not")
 
 
 def test_each_election_has_the_high_watermark_from_before_it(tmp_path: Path) -> None:
