@@ -115,7 +115,7 @@ PAIRS = (Observed.OFFSET_NOT_MONOTONIC, Observed.OFFSET_OVERLAP, Observed.OFFSET
 KNOWN_ATTRIBUTES = np.array([CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME_BIT, 2 * DELETE_HORIZON_BIT - 1])
 ATTRIBUTES_MASK = 0xFFFF
 ZSTD = CODECS.index("zstd")
-EITHER = "A cleaner on another broker leaves the same as a loss."
+EITHER = "A cleaner on another broker may have removed them instead."
 
 
 def _unusual_batches(batches: BatchColumns, _: Rules) -> Iterator[ObservationArray]:
