@@ -13,7 +13,7 @@ from kforensics.forensics.partition.partition_files import Partition
 
 __all__ = ["PartitionCount", "TopicMetadata", "TopicReader", "partition_counts_in", "topics_in"]
 
-TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord")
+TOPIC_RECORDS = ("TopicRecord", "PartitionRecord", "ConfigRecord", "RemoveTopicRecord")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,16 @@ class TopicMetadata:
 class TopicReader:
     """Collects the records about topics; names and what follows are by topic id, policies by name.
 
+    The controllers of some releases write the settings of a new topic before its ``TopicRecord``.
+
     Attributes:
         names: topic names.
         created: when each partition was created; None for partitions from a snapshot.
         policies: cleanup policies.
         replicas: the number of replicas of each partition.
         compacted: the last policy with compaction that a topic had; without a time while it is in force.
-        ids: the newest topic id of each name.
+        ids: the topic id of each name, without deleted topics.
+        early: like ``compacted``, of topics whose record is still to come, by name.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class TopicReader:
     replicas: dict[str, list[int]] = field(default_factory=dict)
     compacted: dict[str, PastPolicy] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    early: dict[str, PastPolicy] = field(default_factory=dict)
 
     def add(self, timestamp: int | None, kind: str, value: Mapping[str, Any]) -> None:
         """Add a record."""
@@ -74,19 +78,27 @@ class TopicReader:
         if kind == "TopicRecord":
             self.names[topic_id] = value["name"]
             self.ids[value["name"]] = topic_id
+            if (policy := self.early.pop(value["name"], None)) is not None:
+                self.compacted[topic_id] = policy
+        elif kind == "RemoveTopicRecord":
+            name = self.names.get(topic_id)
+            if name is not None and self.ids.get(name) == topic_id:
+                del self.ids[name]
         elif kind == "PartitionRecord":
             self.created.setdefault(topic_id, {}).setdefault(value["partitionId"], timestamp)
             self.replicas.setdefault(topic_id, []).append(len(value["replicas"]))
         elif value["resourceType"] == TOPIC_RESOURCE and value["name"] == CLEANUP_POLICY:
             self.policies[value["resourceName"]] = value["value"]
-            self._note_compaction(timestamp, self.ids.get(value["resourceName"], ""), value["value"])
+            self._note_compaction(timestamp, value["resourceName"], value["value"])
 
-    def _note_compaction(self, timestamp: int | None, topic_id: str, policy: str | None) -> None:
-        past = self.compacted.get(topic_id)
+    def _note_compaction(self, timestamp: int | None, name: str, policy: str | None) -> None:
+        topic_id = self.ids.get(name)
+        policies, key = (self.early, name) if topic_id is None else (self.compacted, topic_id)
+        past = policies.get(key)
         if _has_compaction(policy):
-            self.compacted[topic_id] = PastPolicy(policy or "")
+            policies[key] = PastPolicy(policy or "")
         elif past is not None and past.until_ms is None:
-            self.compacted[topic_id] = past._replace(until_ms=timestamp)
+            policies[key] = past._replace(until_ms=timestamp)
 
     def topics(self) -> Iterator[TopicMetadata]:
         """Yield the topics."""

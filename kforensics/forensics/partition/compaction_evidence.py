@@ -45,7 +45,8 @@ def compaction_of_topic(state: PartitionState, last_offset: int) -> str | None:
     other = rules.other_cleaner(place.log_dir, place.topic, place.partition)
     if other is not None and last_offset < other.offset:
         return other.phrase
-    past = rules.past_compaction.get(state.partition.topic_id or "")
+    topic_id = state.partition.topic_id
+    past = None if topic_id is None else rules.past_compaction.get(topic_id)
     return None if past is None else past.phrase
 
 

@@ -100,6 +100,16 @@ def test_a_replica_alone_may_be_either(tmp_path: Path) -> None:
     assert fate(tmp_path)[0] == "compacted"
 
 
+def test_a_partition_without_topic_id_has_no_past_policy(tmp_path: Path) -> None:
+    """The metadata log lacks the record of a topic, so the id of that one is unknown, too."""
+    folder = tmp_path / "broker-2"
+    forge(folder, CLEANED, node_id=2, replaced={"t-0/partition.metadata": None})
+    given = {"resourceType": 2, "resourceName": "other", "name": "cleanup.policy"}
+    policies = ("compact", "delete")
+    write_log(folder, [[metadata_record(schemas.CONFIG_RECORD, **given, value=policy)] for policy in policies])
+    assert set(severities(folder).values()) == {"warning"}
+
+
 def test_a_follower_of_a_real_cleaner(tmp_path: Path) -> None:
     """A new disk of another broker, which has fetched what the cleaner of 4.4.0 has left, and has cleaned nothing."""
     source = SAMPLES / "compaction" / "broker-1"

@@ -56,6 +56,24 @@ def test_the_last_policy_with_compaction_is_remembered_by_topic_id() -> None:
     assert reader.compacted == {"old": PastPolicy("compact,delete", 3), "new": PastPolicy("compact")}
 
 
+def test_a_policy_that_precedes_the_record_of_its_topic_is_of_that_topic() -> None:
+    """Controllers of 3.0 to 3.2 write the settings of a new topic first."""
+    reader, config = TopicReader(), {"resourceType": 2, "resourceName": "t", "name": "cleanup.policy"}
+    reader.add(1, "ConfigRecord", config | {"value": "compact"})
+    assert reader.compacted == {}
+    reader.add(1, "TopicRecord", {"topicId": "old", "name": "t"})
+    reader.add(2, "ConfigRecord", config | {"value": "delete"})
+    assert reader.compacted == {"old": PastPolicy("compact", 2)}
+    reader.add(3, "RemoveTopicRecord", {"topicId": "old"})
+    reader.add(4, "ConfigRecord", config | {"value": "compact,delete"})
+    reader.add(4, "TopicRecord", {"topicId": "new", "name": "t"})
+    assert reader.compacted == {"old": PastPolicy("compact", 2), "new": PastPolicy("compact,delete")}
+    reader.add(5, "RemoveTopicRecord", {"topicId": "new"})
+    reader.add(6, "TopicRecord", {"topicId": "newest", "name": "t"})
+    assert "newest" not in reader.compacted
+    assert {topic.topic_id for topic in reader.topics()} == {"old", "new", "newest"}
+
+
 @pytest.mark.parametrize("sample", ["cluster-metadata", "cluster-metadata-3.9"])
 def test_topics_from_a_snapshot_replace_a_missing_log_start(sample: str) -> None:
     """It is unknown when their partitions were created, but the partitions are known."""
