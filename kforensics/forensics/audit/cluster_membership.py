@@ -34,7 +34,7 @@ class PartitionMembership(NamedTuple):
         first_offset: base offset of its first segment.
         last_segment: base offset and size of its last segment.
         copied_ms: the newest modification time of its files and of the checkpoints beside it; None if there is none.
-        cleaned_to: offset that its cleaner may have reached, None if the cleaner's checkpoint does not list it.
+        cleaned_to: offset that its cleaner has reached, None if the cleaner's checkpoint does not list this log.
     """
 
     cluster_id: str | None

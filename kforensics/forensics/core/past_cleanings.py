@@ -31,7 +31,7 @@ class OtherCleaner(NamedTuple):
     """How far the cleaner of another broker has compacted its replica of a partition.
 
     Attributes:
-        offset: the offset that it may have reached.
+        offset: the offset that it has reached by its checkpoint.
         broker_id: the broker, None if unknown.
     """
 

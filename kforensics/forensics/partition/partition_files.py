@@ -175,14 +175,15 @@ class Partition:
 
     @property
     def cleaned_to(self) -> int | None:
-        """Offset that the cleaner of its broker may have reached, None if the checkpoint of the cleaner lacks it.
+        """Offset that the cleaner of its broker has reached, None if its checkpoint does not list this log.
 
-        The cleaner of a running broker may have gone on up to the active segment after its checkpoint was copied.
+        A cleaner does not touch the active segment, so an entry beyond the start of that is of a log that was deleted,
+        or has lost its end. Rule: ``LogCleanerManager.cleanableOffsets``.
         """
         dirty = self.checkpoint(CLEANER)
-        if dirty is None or self.log_dir.clean_shutdown or not self.segments:
-            return dirty
-        return max(dirty, self.segments[-1].base_offset or 0)
+        if dirty is None or not self.segments or dirty > (self.segments[-1].base_offset or 0):
+            return None
+        return None if is_recreated(self) else dirty
 
     @property
     def first_offset(self) -> int:

@@ -11,17 +11,19 @@ import pytest
 import kforensics
 from kforensics.parsers.messages import metadata as schemas
 from lab.places import SAMPLES
-from tests.forensics.forge import forge
+from tests.forensics.forge import Segments, forge
 from tests.forensics.metadata.random_metadata import TIME, metadata_record, uuid, write_log
 
 TOPIC, OTHER = uuid(1), uuid(2)
 # What a cleaner has left of offsets 0 to 9.
 CLEANED = "plain @0-4 cnt 2; plain @9-9; plain @10-14"
 WHOLE = "plain @0-4; plain @5-9; plain @10-14"
+# The same, as its cleaner has left it: it does not touch the active segment.
+IN_SEGMENTS: Segments = {0: "plain @0-4 cnt 2; plain @9-9", 10: "plain @10-14"}
 SMALLER = ("seq-count-mismatch", "offset-gap")
 
 
-def replica(folder: Path, node_id: int, log: str = CLEANED, **options: Any) -> Path:
+def replica(folder: Path, node_id: int, log: Segments = CLEANED, **options: Any) -> Path:
     """Write the log directory of a broker."""
     ids = {"t-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC}".encode()}
     forge(folder / f"broker-{node_id}", log, node_id=node_id, replaced=ids, **options)
@@ -51,7 +53,7 @@ def fate(path: Path, offset: int = 1) -> tuple[str, str]:
 
 @pytest.mark.parametrize("reached", [10, 5])
 def test_the_checkpoint_of_another_cleaner_explains_what_it_has_reached(tmp_path: Path, reached: int) -> None:
-    replica(tmp_path, 1, compacted=True, first_dirty=reached)
+    replica(tmp_path, 1, IN_SEGMENTS, compacted=True, first_dirty=reached)
     replica(tmp_path, 2)
     gap = "info" if reached == 10 else "warning"
     assert severities(tmp_path) == {"seq-count-mismatch": "info", "offset-gap": gap}
@@ -98,6 +100,24 @@ def test_a_replica_alone_may_be_either(tmp_path: Path) -> None:
     assert all(row["message"].endswith("A cleaner on another broker may have removed them instead.") for row in smaller)
     assert not any("corruption" in row["remedy"] for row in smaller)
     assert fate(tmp_path)[0] == "compacted"
+
+
+def test_a_cleaner_that_was_running_has_only_reached_its_checkpoint(tmp_path: Path) -> None:
+    replica(tmp_path, 1, IN_SEGMENTS, compacted=True, first_dirty=5, clean_shutdown=False)
+    replica(tmp_path, 2)
+    assert severities(tmp_path) == {"seq-count-mismatch": "info", "offset-gap": "warning"}
+    assert "up to offset 5" in fate(tmp_path)[1]
+
+
+@pytest.mark.parametrize("shows", ["folder", "end"])
+def test_the_checkpoint_of_a_deleted_log_explains_nothing(tmp_path: Path, shows: str) -> None:
+    """The log that was created again has not reached the entry, or the folder of the deleted one is still there."""
+    folder = replica(tmp_path, 1, IN_SEGMENTS, compacted=True, first_dirty=100_000 if shows == "end" else 10)
+    if shows == "folder":
+        shutil.copytree(folder / "t-0", folder / f"t-0.{'0' * 32}-delete")
+    replica(tmp_path, 2)
+    assert severities(tmp_path / "broker-2") == severities(tmp_path)
+    assert set(severities(tmp_path).values()) == {"warning"}
 
 
 def test_a_partition_without_topic_id_has_no_past_policy(tmp_path: Path) -> None:
