@@ -157,7 +157,8 @@ def _was_cleaned_elsewhere(state: PartitionState) -> bool:
     # Nothing else leaves a segment that begins after its base offset.
     lacks_first = int(state.log.first.base_offset[0]) > state.partition.first_offset
     lacks_others = state.log.offset_gaps > 0 or state.log.cleaned_to >= 0
-    return lacks_first or (lacks_others and compacted_elsewhere(state, state.log.cleaned_to) is not None)
+    began = int(state.log.first.max_timestamp[0])
+    return lacks_first or (lacks_others and compacted_elsewhere(state, state.log.cleaned_to, began) is not None)
 
 
 def _existed_by(state: PartitionState, markers: StructRows, newest_marker: int, *, led: bool) -> int:

@@ -26,6 +26,18 @@ class PastPolicy(NamedTuple):
         until = "before" if self.until_ms is None else f"until {format_time(self.until_ms)}"
         return f"cleanup.policy was {self.value} {until} (metadata log)"
 
+    def may_explain(self, written_ms: int | None, clock_skew_ms: int) -> bool:
+        """Return whether a cleaner may have removed something by this policy: a cleaner never removes newer records.
+
+        It keeps the last batch of what it cleans, and never cleans the active segment. So what it removes is followed
+        by a batch from before the policy ended.
+
+        Args:
+            written_ms: when the batch after it, or the one with it, was written, in ms; None if that is unknown.
+            clock_skew_ms: maximum difference between the clocks of brokers.
+        """
+        return self.until_ms is None or written_ms is None or written_ms <= self.until_ms + clock_skew_ms
+
 
 class OtherCleaner(NamedTuple):
     """How far the cleaner of another broker has compacted its replica of a partition.

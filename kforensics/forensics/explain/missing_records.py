@@ -268,7 +268,8 @@ def why_no_batch(state: PartitionState, offset: int, position: OffsetPosition, b
         name = file_name(state.partition.segments[segment].path)
         return Reason(RecordStatus.DAMAGED, f"{missing}, and {_unreadable(name, row)}", APPROXIMATE)
     may_lack_segment = offset_gap.is_between_segments or position.before is None
-    compaction = _compaction(state, offset, offset_gap if may_lack_segment else None)
+    written_ms = int(batches.max_timestamp[position.after or 0])
+    compaction = _compaction(state, offset, written_ms, offset_gap if may_lack_segment else None)
     if compaction is not None:
         return Reason(RecordStatus.COMPACTED, f"{missing}: {compaction.why}", compaction.exactness)
     is_segment_missing = offset_gap.is_between_segments and _precedes_segment(state, offset_gap)
@@ -307,12 +308,15 @@ class _Compaction:
     exactness: Exactness
 
 
-def _compaction(state: PartitionState, offset: int, missing: OffsetGap | None = None) -> _Compaction | None:
+def _compaction(
+    state: PartitionState, offset: int, written_ms: int, missing: OffsetGap | None = None
+) -> _Compaction | None:
     """Return what shows that the cleaner removed a record, None if nothing does.
 
     Args:
         state: the partition.
         offset: offset of the record.
+        written_ms: when its batch, or the one after it, was written, in ms.
         missing: the offset gap that contains it, if that may be a lost segment.
     """
     dirty = state.first_dirty_offset
@@ -321,9 +325,9 @@ def _compaction(state: PartitionState, offset: int, missing: OffsetGap | None = 
     if offset < state.first_uncleaned_offset:
         return _Compaction("the log around it is compacted", APPROXIMATE)
     reason = (
-        compacted_elsewhere(state, offset)
+        compacted_elsewhere(state, offset, written_ms)
         if missing is None
-        else compacted_by_leader(state, missing.first_offset, missing.last_offset)
+        else compacted_by_leader(state, missing.first_offset, missing.last_offset, written_ms)
     )
     if reason is None:
         return None
@@ -363,7 +367,7 @@ def why_no_record(state: PartitionState, offset: int, batch: StoredBatch, damage
     contains = f"its batch spans {_offsets(batch.base_offset, header.last_offset)} but contains {content}"
     if header.delete_horizon_ms is not None:
         return Reason(RecordStatus.COMPACTED, f"{contains}: the cleaner rewrote it and set its delete horizon")
-    compaction = _compaction(state, offset)
+    compaction = _compaction(state, offset, header.max_timestamp)
     if compaction is not None:
         return Reason(RecordStatus.COMPACTED, f"{contains}: {compaction.why}", compaction.exactness)
     return Reason(RecordStatus.NOT_IN_BATCH, f"{contains}, and {_uncompacted(state)}", _loss_exactness(state))

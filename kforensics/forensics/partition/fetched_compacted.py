@@ -11,7 +11,9 @@ __all__ = ["FETCHED", "compacted_by_leader", "has_files_of_lost_segment"]
 FETCHED = "fetched from a leader that had compacted it"
 
 
-def compacted_by_leader(state: PartitionState, first_offset: int, last_offset: int) -> str | None:
+def compacted_by_leader(
+    state: PartitionState, first_offset: int, last_offset: int, written_ms: int | None = None
+) -> str | None:
     """Return why the leader may have compacted a range before it was fetched, as half a sentence; None if it had not.
 
     A replica that was away, or that has truncated its log, fetches what its leader has left, and begins a segment at
@@ -22,10 +24,11 @@ def compacted_by_leader(state: PartitionState, first_offset: int, last_offset: i
         state: the partition.
         first_offset: first offset that is missing.
         last_offset: last offset that is missing.
+        written_ms: when the batch after them was written, in ms, if that is at hand.
     """
     if has_files_of_lost_segment(state.partition, first_offset, last_offset):
         return None
-    return compacted_elsewhere(state, last_offset)
+    return compacted_elsewhere(state, last_offset, written_ms)
 
 
 def has_files_of_lost_segment(partition: Partition, first_offset: int, last_offset: int) -> bool:

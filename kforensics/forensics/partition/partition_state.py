@@ -173,8 +173,11 @@ class PartitionState:
         was running, it is the active segment only: the cleaner may have continued after its checkpoint was copied.
         """
         if self.is_known_uncleaned:
-            was_compacted = self.log.cleaned_to >= 0 and compacted_elsewhere(self, self.log.cleaned_to) is not None
-            return self.log.cleaned_to + 1 if was_compacted else 0
+            cleaned_to = self.log.cleaned_to
+            # A past policy explains the start of the log, though it does not explain all that follows.
+            began = int(self.log.first.max_timestamp[0]) if self.log.batches else None
+            was_compacted = cleaned_to >= 0 and compacted_elsewhere(self, cleaned_to, began) is not None
+            return cleaned_to + 1 if was_compacted else 0
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]

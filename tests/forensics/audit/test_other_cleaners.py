@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ CLEANED = "plain @0-4 cnt 2; plain @9-9; plain @10-14"
 WHOLE = "plain @0-4; plain @5-9; plain @10-14"
 # The same, as its cleaner has left it: it does not touch the active segment.
 IN_SEGMENTS: Segments = {0: "plain @0-4 cnt 2; plain @9-9", 10: "plain @10-14"}
+HOUR = 3_600_000
 SMALLER = ("seq-count-mismatch", "offset-gap")
 
 
@@ -30,12 +32,12 @@ def replica(folder: Path, node_id: int, log: Segments = CLEANED, **options: Any)
     return folder / f"broker-{node_id}"
 
 
-def metadata_of(folder: Path, *policies: str | None, topic_id: str = TOPIC) -> None:
-    """Add a metadata log with the policies of a topic, one each second from ``TIME`` on."""
+def metadata_of(folder: Path, *policies: str | None, topic_id: str = TOPIC, times: Sequence[int] | None = None) -> None:
+    """Add a metadata log with a topic and its policies, at the given times or one each second from ``TIME`` on."""
     records = [[metadata_record(schemas.TOPIC_RECORD, name="t", topicId=topic_id)]]
     given = {"resourceType": 2, "resourceName": "t", "name": "cleanup.policy"}
     records += [[metadata_record(schemas.CONFIG_RECORD, **given, value=policy)] for policy in policies]
-    write_log(folder, records)
+    write_log(folder, records, times=times)
 
 
 def severities(*paths: Path) -> dict[str, str]:
@@ -118,6 +120,38 @@ def test_the_checkpoint_of_a_deleted_log_explains_nothing(tmp_path: Path, shows:
     replica(tmp_path, 2)
     assert severities(tmp_path / "broker-2") == severities(tmp_path)
     assert set(severities(tmp_path).values()) == {"warning"}
+
+
+# Policies from an hour before the batches on, and from an hour after them on.
+@pytest.mark.parametrize(("ended", "gap", "count"), [(-HOUR, "error", "error"), (HOUR, "info", "info")])
+def test_an_earlier_policy_explains_only_what_is_older_than_its_end(
+    tmp_path: Path, ended: int, gap: str, count: str
+) -> None:
+    for name, log in {"gap": "plain @0-4; plain @10-14", "count": "plain @0-4; plain @5-9 cnt 2"}.items():
+        times = [TIME - 10 * HOUR, TIME - 9 * HOUR, TIME + ended]
+        metadata_of(replica(tmp_path / name, 2, log), "compact", "delete", times=times)
+    assert severities(tmp_path / "gap") == {"offset-gap": gap}
+    assert severities(tmp_path / "count") == {"seq-count-mismatch": count}
+    assert fate(tmp_path / "gap", 7)[0] == ("compacted" if ended > 0 else "lost")
+    assert fate(tmp_path / "count", 5)[0] == ("compacted" if ended > 0 else "not-in-batch")
+
+
+def test_it_explains_old_offsets_and_no_new_ones(tmp_path: Path) -> None:
+    """The batches after the policy are in the same segment as those before it, as a follower may have rolled them."""
+    log = f"plain @0-4; plain @10-14; plain @15-19 ts {TIME + 2 * HOUR}; plain @25-29 ts {TIME + 2 * HOUR}"
+    metadata_of(replica(tmp_path, 2, log), "compact", "delete", times=[TIME - HOUR, TIME - HOUR, TIME + HOUR])
+    rows = kforensics.audit(str(tmp_path)).findings.to_pylist()
+    gaps = {row["first_offset"]: row["severity"] for row in rows if row["code"] == "offset-gap"}
+    assert gaps == {5: "info", 20: "error"}
+    assert [fate(tmp_path, offset)[0] for offset in (7, 22)] == ["compacted", "lost"]
+
+
+@pytest.mark.parametrize(("ended", "worst"), [(-HOUR, "critical"), (HOUR, "warning")])
+def test_it_explains_no_newer_segment_that_is_missing(tmp_path: Path, ended: int, worst: str) -> None:
+    log = {0: "plain @0-4", 5: "plain @5-9", 20: f"plain @20-24; plain @25-29 ts {TIME + 2 * HOUR}"}
+    metadata_of(replica(tmp_path, 2, log), "compact", "delete", times=[TIME - 9 * HOUR, TIME - 9 * HOUR, TIME + ended])
+    rows = kforensics.audit(str(tmp_path)).findings.to_pylist()
+    assert {row["severity"] for row in rows if row["code"] == "segment-missing"} == {worst}
 
 
 def test_a_partition_without_topic_id_has_no_past_policy(tmp_path: Path) -> None:

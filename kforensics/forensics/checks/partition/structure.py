@@ -25,9 +25,10 @@ from kforensics.forensics.core.observations import (
     observation_of_all,
     sum_observations,
 )
+from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, compaction_of_topic
+from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, compaction_of_topic, written_by
 from kforensics.forensics.partition.damage_times import clock_of, position_after
 from kforensics.forensics.partition.fetched_compacted import FETCHED
 from kforensics.forensics.partition.log_summary import Collector
@@ -245,14 +246,17 @@ def _gap(state: PartitionState, at: tuple[int, int], previous: int, first: int) 
     return _with_remedy(finding, severity)
 
 
-def _as_if_compacted(state: PartitionState, last_offset: int) -> tuple[Severity, Exactness, tuple[str, ...]]:
+def _as_if_compacted(
+    state: PartitionState, last_offset: int, written_ms: int | None = None
+) -> tuple[Severity, Exactness, tuple[str, ...]]:
     """Return severity, exactness and explanations for something that looks like the work of a cleaner."""
     cleaner = "cleaner of this broker: ruled out, partition not in its checkpoint"
-    why = compacted_elsewhere(state, last_offset)
+    why = compacted_elsewhere(state, last_offset, written_ms)
     if why is None:
         return Severity.ERROR, Exactness.EXACT, (cleaner, f"{FETCHED}: no other sign of it")
     # Every replica of a compacted topic that was fetched after a cleaning has them.
-    severity = Severity.WARNING if compaction_of_topic(state, last_offset) is None else Severity.INFO
+    is_known = compaction_of_topic(state, last_offset, written_ms) is not None
+    severity = Severity.INFO if is_known else Severity.WARNING
     return severity, Exactness.APPROXIMATE, (cleaner, f"{FETCHED}: likely, {why}")
 
 
@@ -288,7 +292,9 @@ def _miscounted(state: PartitionState, total: ObservationSum) -> Iterator[Findin
         benign: tuple[str, ...] = ("cleaner: ruled out, it adds no records",)
         largest = f"one has {total.amount} more"
     elif state.is_known_uncleaned:
-        severity, exactness, benign = _as_if_compacted(state, total.offsets[1])
+        last_offset = total.offsets[1]
+        written_ms = max(total.timestamp, written_by(state, last_offset) or NO_TIME)
+        severity, exactness, benign = _as_if_compacted(state, last_offset, written_ms)
         largest = "none has more"
     else:
         return
