@@ -11,7 +11,6 @@ from kforensics.forensics.core.producer_states import ProducerStates
 from kforensics.forensics.core.record_arrays import concat_rows, take_rows
 from kforensics.forensics.core.record_types import TransactionArray, TransactionOutcome
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.forgotten_transactions import without_forgotten
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.log_chunk import NOTHING_PASSED, ChunkMerger, LogChunk, ReadTask, log_chunks
 from kforensics.forensics.partition.log_summary import Collector, LogSummary, goes_back
@@ -134,6 +133,10 @@ class PartitionStateBuilder:
             producers_at=self._producers_at,
             index_faults=index_faults,
         )
+        if not len(state.open_transactions):
+            return state
+        from kforensics.forensics.partition.forgotten_transactions import without_forgotten  # few logs have one
+
         return without_forgotten(state, self._task.kernels)
 
     def _knows_open_transactions(self, boundary: Boundary) -> bool:

@@ -15,7 +15,6 @@ from kforensics.forensics.core.record_types import AnomalyArray, EmptyMarkerArra
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.partition.cleaner_signs import has_gaps_of_a_cleaner, has_replaced_segment, logs_in
-from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, partly_compacted
 from kforensics.forensics.partition.epoch_starts import checkpointed_epochs
 from kforensics.forensics.partition.index_evidence import IndexFaults
 from kforensics.forensics.partition.kept_times import precede_data
@@ -174,10 +173,13 @@ class PartitionState:
         """
         if self.is_known_uncleaned:
             cleaned_to = self.log.cleaned_to
+            if cleaned_to < 0:
+                return 0
+            from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere  # few logs need it
+
             # A past policy explains the start of the log, though it does not explain all that follows.
             began = int(self.log.first.max_timestamp[0]) if self.log.batches else None
-            was_compacted = cleaned_to >= 0 and compacted_elsewhere(self, cleaned_to, began) is not None
-            return cleaned_to + 1 if was_compacted else 0
+            return cleaned_to + 1 if compacted_elsewhere(self, cleaned_to, began) is not None else 0
         # A partition that was cleaned but is not listed was cleaned after the checkpoint was copied.
         dirty = 0 if self._is_unlisted else self.first_dirty_offset
         bases = [segment.base_offset or 0 for segment in self.partition.segments]
@@ -211,7 +213,11 @@ class PartitionState:
         """
         if self._is_unlisted and not self.partition.log_dir.clean_shutdown:
             shows_cleaning = has_replaced_segment(self.partition) or has_gaps_of_a_cleaner(self.partition, self.log)
-            return self.rules.compaction is None and partly_compacted(self) is None and not shows_cleaning
+            if shows_cleaning or self.rules.compaction is not None:
+                return False
+            from kforensics.forensics.partition.compaction_evidence import partly_compacted  # few logs need it
+
+            return partly_compacted(self) is None
         return self._is_unlisted
 
     @property
