@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 from kforensics.errors import InputError
@@ -110,15 +110,30 @@ def partitions_in(log_dir: str | None, state: str | None) -> set[tuple[str | Non
     return {*folders_in(log_dir, state)}
 
 
-def folders_in(log_dir: str | None, state: str | None) -> dict[tuple[str | None, int | None], list[str]]:
+def folders_in(log_dir: str | None, state: str | None) -> Mapping[tuple[str | None, int | None], list[str]]:
     """Return the paths of such folders by topic and partition, which may have several."""
+    if log_dir is None:
+        return {}
+    try:
+        mtime_ms = folders_of(log_dir).expand(log_dir)[0].mtime_ms
+        return _folders(log_dir, state) if mtime_ms is None else _folders_as_of(log_dir, state, mtime_ms)
+    except InputError:
+        return {}
+
+
+@lru_cache(maxsize=64)  # every partition of the log directory asks
+def _folders_as_of(
+    log_dir: str, state: str | None, _mtime_ms: int
+) -> Mapping[tuple[str | None, int | None], list[str]]:
+    return _folders(log_dir, state)
+
+
+def _folders(log_dir: str, state: str | None) -> Mapping[tuple[str | None, int | None], list[str]]:
     folders: dict[tuple[str | None, int | None], list[str]] = {}
-    if log_dir is not None:
-        with suppress(InputError):
-            for child in folders_of(log_dir).children(log_dir):
-                name = parse_folder_name(child.name) if child.is_folder else None
-                if name is not None and state in (None, name.state):
-                    folders.setdefault((name.topic, name.partition), []).append(child.path)
+    for child in folders_of(log_dir).children(log_dir):
+        name = parse_folder_name(child.name) if child.is_folder else None
+        if name is not None and state in (None, name.state):
+            folders.setdefault((name.topic, name.partition), []).append(child.path)
     return folders
 
 

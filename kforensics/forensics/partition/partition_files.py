@@ -255,7 +255,6 @@ def _without_data(partitions: Iterable[Partition]) -> Iterator[Partition]:
 
     The checkpoints of a topic that was deleted and created again may still be those of the deleted one.
     """
-    deleted: dict[str | None, set[tuple[str | None, int | None]]] = {}
     for partition in partitions:
         name, log_dir = parse_folder_name(file_name(partition.folder)), partition.log_dir
         if partition.place.topic is None or name is None or name.state != LIVE or not partition.lost_end:
@@ -263,10 +262,7 @@ def _without_data(partitions: Iterable[Partition]) -> Iterator[Partition]:
         if partition.is_emptied:  # a clean shutdown writes all checkpoints
             yield partition
             continue
-        if log_dir.path not in deleted:
-            deleted[log_dir.path] = partitions_in(log_dir.path, DELETED)
-        is_recreated = (name.topic, name.partition) in deleted[log_dir.path]
-        checked = replace(partition, log_dir=replace(log_dir, checkpoints={})) if is_recreated else partition
+        checked = replace(partition, log_dir=replace(log_dir, checkpoints={})) if is_recreated(partition) else partition
         if checked.lost_end and not lists_log(partition.folder):
             yield checked
 

@@ -7,12 +7,11 @@ nevertheless, the broker creates an empty folder in its place, and fills it from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from kforensics.errors import InputError, InputForbiddenError, InputMissingError
+from kforensics.errors import InputError, InputForbiddenError
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.core.broker_settings import RETENTION_MS
 from kforensics.forensics.core.commands import shell_word
@@ -23,6 +22,7 @@ from kforensics.forensics.forecast.effects import LoadRefusedError
 from kforensics.forensics.forecast.log_directory import topic_id_in
 from kforensics.forensics.forecast.metadata_loading import topic_beside
 from kforensics.forensics.partition.epoch_starts import epoch_starts
+from kforensics.forensics.partition.log_dirs import LIVE
 from kforensics.forensics.partition.log_places import folders_in
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.parsers.files.folders import folders_of
@@ -88,12 +88,11 @@ def findings(state: PartitionState) -> Iterator[Finding]:
     """Yield the records in stray folders of the partition that its log lacks."""
     partition = state.partition
     name = parse_folder_name(file_name(partition.folder))
-    if name is None or name.state != "live":
+    if name is None or name.state != LIVE:
         return
-    with suppress(InputError):  # a log directory cannot be listed, which is reported elsewhere
-        for log_dir in (partition.log_dir, *partition.log_dir.beside):
-            for path in _stray_folders(log_dir.path).get((name.topic, name.partition), ()):
-                yield from _of_folder(state, path)
+    for log_dir in (partition.log_dir, *partition.log_dir.beside):
+        for path in folders_in(log_dir.path, "stray").get((name.topic, name.partition), ()):
+            yield from _of_folder(state, path)
 
 
 def _of_folder(state: PartitionState, path: str) -> Iterator[Finding]:
@@ -103,18 +102,8 @@ def _of_folder(state: PartitionState, path: str) -> Iterator[Finding]:
             yield from _compared(state, stray)
     except InputForbiddenError as error:
         yield state.forbidden(CODES["stray-has-records"], path, error.why)
-    except InputMissingError:
-        return  # it was removed since it was listed
-
-
-def _stray_folders(log_dir: str | None) -> Mapping[tuple[str | None, int | None], list[str]]:
-    """Return the stray folders of a log directory by topic and partition."""
-    return {} if log_dir is None else _listed(log_dir, folders_of(log_dir).expand(log_dir)[0].mtime_ms)
-
-
-@lru_cache(maxsize=64)  # every partition of the log directory asks
-def _listed(log_dir: str, _mtime_ms: int | None) -> Mapping[tuple[str | None, int | None], list[str]]:
-    return folders_in(log_dir, "stray")
+    except InputError:
+        return  # it was removed since it was listed, or cannot be read
 
 
 def _read(path: str) -> _Stray | None:
@@ -157,9 +146,9 @@ def _compared(state: PartitionState, stray: _Stray) -> Iterator[Finding]:
     If the served log begins with a later leader epoch, its first leader began without the records of the stray one.
     """
     end, last_epoch = stray.last.next_offset, stray.last.header.partition_leader_epoch or 0
-    starts = [start for _, start in epoch_starts(state)]
-    later = [start for epoch, start in epoch_starts(state) if epoch > last_epoch and start < end]
-    is_new_log = bool(later) and min(later) == min(starts)
+    starts = epoch_starts(state)
+    later = [start for epoch, start in starts if epoch > last_epoch and start < end]
+    is_new_log = bool(later) and min(later) == min(start for _, start in starts)
     first = max(stray.start, state.log_start_offset, 0 if is_new_log else state.log_end_offset)
     if first >= end or (later and not is_new_log):
         return  # the log has them, or a later leader has overruled them, as happens to what is not committed
