@@ -32,11 +32,11 @@ def other_cleaners(
         if member.has_log and member.topic is not None and member.topic not in ALWAYS_COMPACTED:
             key = clusters.name_of_member(member), member.topic_id or member.topic, member.partition
             replicas[key].append(member)
-    found: dict[tuple[str | None, str | None, int | None], OtherCleaner] = {}
+    cleaners: dict[tuple[str | None, str | None, int | None], OtherCleaner] = {}
     for of_partition in replicas.values():
         cleaned = ((one.cleaned_to, one) for one in of_partition if one.cleaned_to is not None)
         if furthest := max(cleaned, key=lambda pair: pair[0], default=None):
             cleaner = OtherCleaner(furthest[0], furthest[1].broker_id)
             others = (one for one in of_partition if one.cleaned_to is None)
-            found |= {(one.log_dir, one.topic, one.partition): cleaner for one in others}
-    return found
+            cleaners |= {(one.log_dir, one.topic, one.partition): cleaner for one in others}
+    return cleaners

@@ -23,7 +23,6 @@ from kforensics.forensics.partition.snapshot_records import latest_entries, snap
 from kforensics.forensics.partition.splits import SegmentSplit
 from kforensics.forensics.partition.transaction_store import NO_TRANSACTIONS, TransactionStore
 from kforensics.forensics.replay.boundary import Boundary, BoundaryKind
-from kforensics.forensics.replay.finalizing import FinalReplay
 from kforensics.forensics.replay.incremental_replay import IncrementalReplay
 from kforensics.forensics.replay.replay_rows import ReplayRows
 from kforensics.parsers.format.array_types import BoolArray, IntArray
@@ -58,7 +57,7 @@ def without_forgotten(state: PartitionState, kernels: KernelPolicy = kernels_for
     If the producer of such a transaction goes on writing, the broker takes that for a new one.
 
     Args:
-        state: the partition, with all transactions that have no marker as open ones.
+        state: the partition, with all transactions that have no marker as open ones; it has at least one.
         kernels: provides the compiled kernels.
 
     Raises:
@@ -95,7 +94,7 @@ def producers_below(state: PartitionState, offset: int, kernels: KernelPolicy = 
     Raises:
         InputError: a segment cannot be read.
     """
-    producers, store = _below(state, offset, kernels).producers, state.transaction_store
+    producers, store = _below(state, offset, kernels), state.transaction_store
     if store.lacking is None or offset < store.lacking:
         return producers
     ids = np.unique(store.forgotten["producer_id"])
@@ -110,8 +109,8 @@ def _first_offsets(producer_ids: IntArray, opened: TransactionArray) -> IntArray
     return first_offsets
 
 
-def _below(state: PartitionState, offset: int, kernels: KernelPolicy) -> FinalReplay:
-    """Return the replay of all batches that begin below an offset."""
+def _below(state: PartitionState, offset: int, kernels: KernelPolicy) -> ProducerStates:
+    """Return the producers after all batches that begin below an offset, as the log shows them."""
     task = ReadTask(state.partition, state.rules, kernels=kernels, cuts=(state.boundary.offset, offset))
     merger, begun = ChunkMerger(task), False
     for log_chunk in _chunks(task):
@@ -121,7 +120,7 @@ def _below(state: PartitionState, offset: int, kernels: KernelPolicy) -> FinalRe
         if state.boundary.offset in log_chunk.cuts and not begun:
             merger, begun = ChunkMerger(task), True
         merger.add(log_chunk)
-    return merger.producers.final(state.boundary, consume=True)
+    return merger.producers.final(state.boundary, consume=True).producers
 
 
 def _chunks(task: ReadTask) -> Iterator[LogChunk]:
@@ -171,8 +170,6 @@ def _forgotten(state: PartitionState) -> _Forgotten | None:
     A snapshot after the end of the log shows nothing: the log may lack a marker that the broker had.
     """
     rows = state.open_transactions
-    if not len(rows):
-        return None
     offsets = [one for one in state.producers_at if max(state.boundary.offset, 0) < one <= state.log_end_offset]
     for offset in sorted(offsets, reverse=True):
         entries = _entries_of(state, offset, rows)

@@ -48,19 +48,21 @@ def missing_end(state: PartitionState) -> MissingEnd | None:
     """
     end, high_watermark = state.log_end_offset, state.high_watermark
     if high_watermark is not None and high_watermark > end:
-        found, name = MissingEnd("high watermark", high_watermark, end), HIGH_WATERMARK
+        missing, name = MissingEnd("high watermark", high_watermark, end), HIGH_WATERMARK
     else:
         flushed, name = state.checkpointed(RECOVERY_POINT) or 0, RECOVERY_POINT
         if flushed <= end:
             return None
-        found = MissingEnd("recovery point", flushed, end)
+        missing = MissingEnd("recovery point", flushed, end)
     copied_before = is_log_copied_before(state, name)
     is_cut = state.partition.log_dir.clean_shutdown or copied_before is False or traces_of_lost_end(state)[0] != ""
-    return found if is_cut or (copied_before is None and is_torn(state)) else None
+    return missing if is_cut or (copied_before is None and is_torn(state)) else None
 
 
 def is_torn(state: PartitionState) -> bool:
     """Return whether the last segment ends in a part of a batch.
+
+    Unlike ``PartitionState.torn_end``, a damaged last batch counts, and zeros, which a broker preallocates, do not.
 
     Args:
         state: the partition.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kforensics.analyses.audit import NO_PLACE, STORED, Stages, cluster_ids, summaries_in_manifest
-from kforensics.analyses.partitions import ignore, rules_as_of
+from kforensics.analyses.partitions import NO_LOG, ignore, rules_as_of
 from kforensics.analyses.topics import check_topics
 from kforensics.errors import EngineError, InputError, UsageError
 from kforensics.forensics.audit.audit_scope import AuditScope
@@ -109,8 +109,7 @@ def planned(spark: SparkSession, request: SparkRequest) -> Plan:
         if request.topics and not plan.unreadable:
             _check_topics(plan, request)
         if not len(plan.sizes) and not plan.unreadable:
-            where = ", ".join(request.paths)
-            raise UsageError(f"there is no log under {where}; name partition folders, log directories or .log files")
+            raise UsageError(NO_LOG.format(", ".join(request.paths)))
         finished = _finished_tasks(plan, request, parallelism(spark))
         unfinished.pop_all()
     return replace(plan, finished=finished)

@@ -28,7 +28,7 @@ from kforensics.forensics.core.observations import (
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import dated, first_findings
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.compaction_evidence import compacted_elsewhere, compaction_of_topic, written_by
+from kforensics.forensics.partition.compaction_evidence import compaction_of_topic, partly_compacted, written_by
 from kforensics.forensics.partition.damage_times import clock_of, position_after
 from kforensics.forensics.partition.fetched_compacted import FETCHED
 from kforensics.forensics.partition.log_summary import Collector
@@ -251,12 +251,12 @@ def _as_if_compacted(
 ) -> tuple[Severity, Exactness, tuple[str, ...]]:
     """Return severity, exactness and explanations for something that looks like the work of a cleaner."""
     cleaner = "cleaner of this broker: ruled out, partition not in its checkpoint"
-    why = compacted_elsewhere(state, last_offset, written_ms)
+    known = compaction_of_topic(state, last_offset, written_ms)
+    why = known or partly_compacted(state)
     if why is None:
         return Severity.ERROR, Exactness.EXACT, (cleaner, f"{FETCHED}: no other sign of it")
     # Every replica of a compacted topic that was fetched after a cleaning has them.
-    is_known = compaction_of_topic(state, last_offset, written_ms) is not None
-    severity = Severity.INFO if is_known else Severity.WARNING
+    severity = Severity.WARNING if known is None else Severity.INFO
     return severity, Exactness.APPROXIMATE, (cleaner, f"{FETCHED}: likely, {why}")
 
 
