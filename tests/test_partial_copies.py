@@ -181,3 +181,17 @@ def test_segments_that_were_not_named_are_not_missing(named: str, tmp_path: Path
     folder = forge(tmp_path, {0: "plain @0-4", 5: "plain @5-9", 10: "plain @10-14"}, high_watermark=15)
     found = kforensics.audit(folder / named, processes=1).findings.to_pylist()
     assert "segment-missing" not in {row["code"] for row in found}
+
+
+@pytest.mark.parametrize("name", ["Output-0", "copy of output-0", "a-0"])
+def test_a_folder_that_was_copied_under_another_name_is_no_partition_of_its_own(name: str, tmp_path: Path) -> None:
+    """No coordinator knows the topic of that name: its transactions were called hanging, its markers unlisted."""
+    log_dir = tmp_path / "broker-1"
+    shutil.copytree(SAMPLES / "consume-transform-produce" / "broker-1", log_dir)
+    before = {command: findings_of(command, log_dir) for command in ("audit", "lso")}
+    shutil.copytree(log_dir / "output-0", log_dir / name)
+    topic = name.removesuffix("-0")
+    for command, known in before.items():
+        rows = findings_of(command, log_dir)
+        assert {key: row for key, row in rows.items() if key[1] != topic} == known
+        assert {row[0] for key, row in rows.items() if key[1] == topic} <= {"info"}

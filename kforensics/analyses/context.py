@@ -137,7 +137,7 @@ class Context:
 
         partition = state.partition
         for other in known.members:
-            if other.folder != partition.folder and _name(other) == _name(partition):
+            if other.folder != partition.folder and _are_copies(partition, other):
                 replica = self.investigation.of([other])
                 yield from map(PartitionMarkers.of, replica.states(self.on_unreadable))
 
@@ -193,3 +193,9 @@ def begins_in(findings: Iterable[Finding]) -> dict[int, int]:
 
 def _name(partition: Partition) -> tuple[str | None, int | None]:
     return partition.place.topic, partition.place.partition
+
+
+def _are_copies(one: Partition, other: Partition) -> bool:
+    """Return whether two folders are of one partition, by name or, if one of them was renamed, by topic id."""
+    is_of_topic = one.topic_id is not None and one.topic_id == other.topic_id
+    return _name(one) == _name(other) or (is_of_topic and one.place.partition == other.place.partition)

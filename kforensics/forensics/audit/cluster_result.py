@@ -6,6 +6,7 @@ bytes per transaction and can be serialized, so they may come from other machine
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -118,9 +119,23 @@ def best_markers(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]
     """Return the replica of each partition whose log counts.
 
     Of those with the same last leader epoch it is the one with the highest log end offset, then by offset gaps. Of
-    equally long ones it is by whether it is in sync, coverage, and log start.
+    equally long ones it is by whether it is in sync, coverage, and log start. Renamed copies do not count.
     """
-    return best_ranked(replicas, attrgetter("name"), attrgetter("rank"), _extent_of_log, _completeness)
+    return best_ranked(_with_own_names(replicas), attrgetter("name"), attrgetter("rank"), _extent_of_log, _completeness)
+
+
+def _with_own_names(replicas: Iterable[PartitionMarkers]) -> list[PartitionMarkers]:
+    """Return those whose folder has not been renamed since, as when it was copied within its log directory.
+
+    A topic keeps its name, so of several with the same id only one is right: that of a checkpoint, or of most copies.
+    """
+    every = list(replicas)
+    names: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in every:
+        if one.topic_id is not None:
+            names[one.topic_id][one.name[0]] += len(every) if one.high_watermark is not None else 1
+    own = {topic_id: counts.most_common(1)[0][0] for topic_id, counts in names.items()}
+    return [one for one in every if one.topic_id is None or own[one.topic_id] == one.name[0]]
 
 
 def _extent_of_log(markers: PartitionMarkers) -> tuple[int, int]:
