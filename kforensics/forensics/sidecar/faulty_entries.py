@@ -199,9 +199,12 @@ def _is_preallocated(state: PartitionState, segment: int) -> bool:
 def _may_be_replaced(state: PartitionState, faulty: FaultyIndex) -> bool:
     """Return whether the index and the log may be from before and after a cleaning; both are intact then.
 
-    Neither the checkpoint nor the last segment of a copy shows how far a cleaning had come that went on meanwhile.
+    Neither the checkpoint nor the last segment of a copy shows how far a cleaning had come that went on meanwhile. The
+    first cleaning of a log shows in an index with entries for the next segment, which it has merged with its own.
     """
-    return faulty.fault >= IndexFault.NO_BATCH_BEGINS and state.may_be_cleaned_in_copy
+    following = state.partition.segments[faulty.segment + 1 : faulty.segment + 2]
+    is_merged = state.was_deleting_files and any(faulty.last_offset >= (one.base_offset or 0) for one in following)
+    return faulty.fault >= IndexFault.NO_BATCH_BEGINS and (state.may_be_cleaned_in_copy or is_merged)
 
 
 def _is_of_lost_batches(state: PartitionState, faulty: FaultyIndex) -> bool:

@@ -325,6 +325,27 @@ def test_an_index_may_be_of_a_cleaning_after_the_copy_of_the_log(
     assert key_facts([finding]) == [(MISMATCH, severity)]
 
 
+@pytest.mark.parametrize(
+    ("offset", "deleted", "stopped", "severity"),
+    [
+        (19, True, False, Severity.INFO),
+        (9, True, False, Severity.ERROR),
+        (19, False, False, Severity.ERROR),
+        (19, True, True, Severity.ERROR),
+    ],
+    ids=["merged", "own-entry", "nothing-deleted", "stopped"],
+)
+def test_an_index_may_be_of_segments_that_the_first_cleaning_merged(
+    tmp_path: Path, offset: int, deleted: bool, stopped: bool, severity: Severity
+) -> None:
+    """3.7.2 replaced an empty segment and its index between the copies of the two, without a cleaner checkpoint yet."""
+    folder = forge(tmp_path, {0: "plain @0-9", 10: "plain @10-19", 20: "plain @20-29"}, clean_shutdown=stopped)
+    if deleted:
+        (folder / "00000000000000000005.log.deleted").write_bytes(b"")
+    (finding,) = with_index(tmp_path, [(offset, 900)])
+    assert key_facts([finding]) == [(MISMATCH, severity)]
+
+
 def test_an_entry_that_points_to_where_nothing_was_written_is_found(tmp_path: Path) -> None:
     """Preallocated space is not damage that could explain it."""
     folder = forge(tmp_path, LOG)
