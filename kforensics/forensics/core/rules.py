@@ -232,9 +232,13 @@ class Rules:
     @property
     def compaction(self) -> Setting | None:
         """The cleanup policy if it is known to include compaction; only of the rules of one topic."""
-        policies = (one for one in self.topic_settings if one.name == CLEANUP_POLICY and not one.is_default)
-        policy = next(policies, None)
-        return policy if policy is not None and COMPACT in policy.value.split(",") else None
+        policy = self.of_topic(CLEANUP_POLICY)
+        return policy if not policy.is_default and COMPACT in policy.value.split(",") else None
+
+    @property
+    def is_not_compacted(self) -> bool:
+        """Whether the cleanup policy is known, and does not include compaction; only of the rules of one topic."""
+        return not self.of_topic(CLEANUP_POLICY).is_default and self.compaction is None
 
     @property
     def delete_retention(self) -> Setting:

@@ -133,6 +133,8 @@ def _why_compacted(state: PartitionState) -> tuple[str, Exactness] | None:
     """Return why the topic counts as compacted, and how certain that is; None if it does not."""
     if state.partition.place.topic in ALWAYS_COMPACTED:
         return "every broker compacts this topic", Exactness.EXACT
+    if state.rules.is_not_compacted:  # any more: a cleaner drops nothing of it
+        return None
     if state.first_dirty_offset is not None:
         return "the cleaner's checkpoint lists the partition", Exactness.EXACT
     if (policy := state.rules.compaction) is not None:

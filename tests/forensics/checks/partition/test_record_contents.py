@@ -204,6 +204,7 @@ def test_topic_that_is_not_compacted_needs_no_keys(tmp_path: Path) -> None:
     assert forged_findings(tmp_path, THREE, records=LONE) == []
 
 
+@pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize(
     ("entity", "policy", "needs_keys"),
     [
@@ -214,19 +215,21 @@ def test_topic_that_is_not_compacted_needs_no_keys(tmp_path: Path) -> None:
     ],
 )
 def test_topic_whose_settings_compact_it_needs_keys(
-    tmp_path: Path, entity: str | None, policy: str, needs_keys: bool
+    tmp_path: Path, entity: str | None, policy: str, needs_keys: bool, has_checkpoint: bool
 ) -> None:
-    """Before its first compaction, when no checkpoint lists it."""
-    forge(tmp_path, THREE, records=LONE)
+    """Before its first compaction no checkpoint lists it; after its policy has changed to delete, one still may."""
+    forge(tmp_path, THREE, records=LONE, compacted=has_checkpoint)
     state = decoded(state_under(tmp_path, collectors=COLLECTORS))
     settings = (Setting("cleanup.policy", policy, "metadata log, topic t", entity),)
     rules = replace(state.rules, topic_settings=settings).at(None, state.partition.place.topic)
     findings = list(record_contents.findings(replace(state, rules=rules)))
+    needs_keys |= has_checkpoint and entity == "topic other"
     assert [finding.exactness for finding in findings] == [Exactness.EXACT] * needs_keys
     if needs_keys:
-        assert the_one(findings).message == (
-            f"The record at offset 4 has no key, but cleanup.policy is {policy} (metadata log, topic t)."
-        )
+        why = f"cleanup.policy is {policy} (metadata log, topic t)"
+        if has_checkpoint:
+            why = "the cleaner's checkpoint lists the partition"
+        assert the_one(findings).message == f"The record at offset 4 has no key, but {why}."
 
 
 def test_topics_that_every_broker_compacts_need_keys(tmp_path: Path) -> None:
