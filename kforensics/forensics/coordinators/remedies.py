@@ -53,12 +53,12 @@ TWO_PHASE = "two-phase commit"
 # Remedies by situation. {until} is a time, {state} the state of the coordinator or the outcome of a marker.
 REMEDIES = {
     "ongoing": (
-        "Wait until {until}: then its coordinator aborts it, unless the application ends it first. Do not abort it in "
+        "Its coordinator aborts it soon after {until}, unless the application ends it first. Do not abort it in "
         f"this partition alone. Check its state with {DESCRIBE}; if it must end now, {END_EVERYWHERE}."
     ),
     "misplaced": (
-        "Wait until {until}: then its coordinator aborts it, unless it was restarted since __transaction_state "
-        "was given more partitions, for the id belongs to another one now. If it is open after that time, confirm with "
+        "Its coordinator aborts it soon after {until}, unless it was restarted since __transaction_state was given "
+        "more partitions, for the id belongs to another one now. If it is open after that time, confirm with "
         f"{FIND_HANGING}, and end it with {ABORT}."
     ),
     "no timeout": (
