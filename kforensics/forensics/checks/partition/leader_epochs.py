@@ -68,7 +68,8 @@ CODES = by_name(
         Severity.WARNING,
         meaning="Batches have a leader epoch that is missing from the leader epoch checkpoint.",
         remedy=(
-            "Rebuild the replica, or stop the broker and add the entry: recovery adds only epochs above the "
+            "Look at the file on the broker, for a copy that was broken off lacks it. If the entry is missing there, "
+            "too, rebuild the replica, or stop the broker and add the entry: recovery adds only epochs above the "
             "newest entry."
         ),
         why=(
@@ -78,7 +79,7 @@ CODES = by_name(
         benign=(
             "The cluster once returned to an older inter-broker protocol, or the topic to an older message format: the "
             "broker then deletes the file, and the severity is info. The log of a follower began again between "
-            "the copies of the log and of the checkpoint; the severity is info then."
+            "the copies of the log and of the checkpoint; the severity is info then. The copy was broken off."
         ),
     ),
 )
@@ -179,7 +180,11 @@ def _without_file(state: PartitionState) -> Iterator[Finding]:
             severity=Severity.INFO if may_have_old_format else None,
             at=(int(first["segment"]), int(first["position"])),
             offsets=(int(first["first_offset"]), int(last["last_offset"])),
-            benign=("only the segments were copied: no, other files of the partition exist", old_format),
+            benign=(
+                "only the segments were copied: no, other files of the partition exist",
+                "copy broken off: not ruled out",
+                old_format,
+            ),
         )
 
 
