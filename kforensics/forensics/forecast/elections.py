@@ -199,8 +199,8 @@ def _after(partition: Partition, offset: int) -> tuple[int, int]:
 
 
 def _without_idempotence(partition: Partition, watermark: int) -> int:
-    batches = (batch for batch, _ in _batches(partition, watermark))
-    return sum(batch.count or 0 for batch in batches if not batch.is_control and (batch.producer_id or -1) < 0)
+    batches = (batch for batch, _ in _batches(partition, watermark) if not batch.is_control)
+    return sum(batch.count or 0 for batch in batches if batch.producer_id is None or batch.producer_id < 0)
 
 
 def _batches(partition: Partition, offset: int) -> Iterator[tuple[Batch, str | None]]:

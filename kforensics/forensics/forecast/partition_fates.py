@@ -306,17 +306,19 @@ class PartitionFates:
 
     def _is_elsewhere(self, metadata: LoadedMetadata, assigned: PartitionRegistration) -> bool:
         """Whether a partition is in a log directory of the broker that the caller has not named."""
-        place = dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
-        ids = self._directory_ids()
+        place, ids = self._directory_of(assigned), self._directory_ids()
         if place is None or is_reserved(place) or place in ids or not self._are_registered(metadata):
             return False
         return metadata.directories.get(place) == self.forecast.node_id
 
     def _assigned_directory(self, metadata: LoadedMetadata, partition: PartitionForecast) -> str | None:
         assigned = metadata.image.partition_named(partition.topic, partition.partition)
-        if assigned is None:
-            return None
-        return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(self.forecast.node_id or -1)
+        return None if assigned is None else self._directory_of(assigned)
+
+    def _directory_of(self, assigned: PartitionRegistration) -> str | None:
+        """Return the id of the log directory in which the broker has a partition, by the metadata."""
+        by_node = dict[int | None, str](zip(assigned.replicas, assigned.directories, strict=False))
+        return by_node.get(self.forecast.node_id)
 
     def _publishing_fault(self, metadata: LoadedMetadata) -> Effect | None:
         """Return the effect of a folder with the topic id of another topic: the metadata cannot be applied."""

@@ -100,6 +100,18 @@ def test_without_eligible_leader_replicas_they_have_no_leader(tmp_path: Path, mo
     assert not any("Put the directory.id back" in step.text for step in remedies(forecast, ""))
 
 
+def test_the_broker_with_id_0_is_a_broker_like_any_other(tmp_path: Path) -> None:
+    """3.9.1 started with an empty second disk, and its partitions had no leader; without that disk it refuses."""
+    with zipfile.ZipFile(DATA / "3.9.1-broker-0-replaced-disk.zip") as archive:
+        archive.extractall(tmp_path)
+    after = json.loads((tmp_path / "truth.json").read_text(encoding="utf-8"))["after"]
+    lost = {int(number) for number, each in after.items() if each["leader"] == -1}
+    paths = [str(tmp_path / "broker-0" / disk) for disk in ("d0", "d1")]
+    forecast = forecast_start(paths)
+    assert {each.partition for each in forecast.partitions if each.fate == WITHOUT_LEADER} == lost == {0, 2, 4}
+    assert {each.partition for each in forecast_start(paths[:1]).partitions} == {1, 3, 5}, "the others are elsewhere"
+
+
 @pytest.mark.parametrize("content", [None, b""])
 def test_log_directories_without_an_identity_are_of_either_kind(content: bytes | None, tmp_path: Path) -> None:
     """A broker with ZooKeeper writes it again; one with KRaft, whose metadata log is elsewhere, refuses."""
