@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kforensics.forensics.coordinators.coordinator_records import TRANSACTION_STATE
 from kforensics.forensics.core.rules import Rules
-from kforensics.forensics.partition.cluster_copies import LogDir, copy_folders
+from kforensics.forensics.partition.cluster_copies import CopiedLogDir, copy_folders
 from kforensics.forensics.partition.log_places import LogPlace
 from kforensics.forensics.partition.partition_files import Partition
 from kforensics.forensics.partition.partition_state import CONSUMER_OFFSETS
@@ -129,11 +129,11 @@ class Clusters:
         return cls(clusters.ids, clusters.copies, *(clusters._with_topic(topic, members) for topic in topics))
 
     def _copies(self, members: Iterable[PartitionMembership]) -> dict[str, str]:
-        log_dirs = defaultdict[str, dict[str, LogDir]](dict)
+        log_dirs = defaultdict[str, dict[str, CopiedLogDir]](dict)
         for member in members:
             if member.topic is not None and member.log_dir is not None:
                 cluster = log_dirs[self._uncopied_name(member.cluster_id, member.log_dir)]
-                empty = LogDir(member.log_dir, member.broker_id, member.directory_id)
+                empty = CopiedLogDir(member.log_dir, member.broker_id, member.directory_id)
                 log_dir = cluster.setdefault(member.log_dir, empty)
                 log_dir.add(member.topic, member.partition, member.topic_id, member.copied_ms)
         folders = (copy_folders([*cluster.values()]) for cluster in log_dirs.values())

@@ -16,14 +16,14 @@ from typing import TypeAlias
 from kforensics.forensics.partition.log_places import partitions_in
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 
-__all__ = ["LogDir", "copies_by_names", "copy_folders"]
+__all__ = ["CopiedLogDir", "copies_by_names", "copy_folders"]
 
 # The paths that a path cannot be in one copy with.
 _Conflicts: TypeAlias = Mapping[str, set[str]]
 
 
 @dataclass(slots=True)
-class LogDir:
+class CopiedLogDir:
     """What a log directory shows of the copy that it belongs to.
 
     Attributes:
@@ -61,13 +61,13 @@ class _Copy:
         topic_ids: topics with their ids.
     """
 
-    log_dirs: list[LogDir]
+    log_dirs: list[CopiedLogDir]
     others: set[str]
     parents: set[str]
     topic_ids: set[tuple[str, str]]
 
     @classmethod
-    def of(cls, log_dirs: list[LogDir], conflicts: _Conflicts) -> _Copy:
+    def of(cls, log_dirs: list[CopiedLogDir], conflicts: _Conflicts) -> _Copy:
         others = {path for each in log_dirs for path in conflicts.get(each.path, ())}
         topic_ids = {topic_id for each in log_dirs for topic_id in each.topic_ids}
         return cls(log_dirs, others, {_parent(each.path) for each in log_dirs}, topic_ids)
@@ -91,7 +91,7 @@ class _Copy:
         self.topic_ids |= other.topic_ids
 
 
-def copy_folders(log_dirs: Sequence[LogDir]) -> dict[str, str]:
+def copy_folders(log_dirs: Sequence[CopiedLogDir]) -> dict[str, str]:
     """Return for each log directory of a cluster the folder that names its copy; empty if there is one copy.
 
     Log directories belong to one copy if they lie in the same folder, unless it has a broker twice. Then the newest of
@@ -122,12 +122,12 @@ def copies_by_names(identities: Mapping[str, tuple[int | None, str | None]]) -> 
     """
     if len({broker_id for broker_id, _ in identities.values()}) == len(identities):
         return {}
-    return copy_folders([LogDir(path, *ids, partitions_in(path, None)) for path, ids in identities.items()])
+    return copy_folders([CopiedLogDir(path, *ids, partitions_in(path, None)) for path, ids in identities.items()])
 
 
-def _of_brokers(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
+def _of_brokers(log_dirs: Iterable[CopiedLogDir]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of log directories that are copies of one."""
-    brokers = defaultdict[int, list[LogDir]](list)
+    brokers = defaultdict[int, list[CopiedLogDir]](list)
     for each in log_dirs:
         if each.broker_id is not None:
             brokers[each.broker_id].append(each)
@@ -135,7 +135,7 @@ def _of_brokers(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
         yield from ((one.path, other.path) for one, other in combinations(of_broker, 2) if _are_copies(one, other))
 
 
-def _are_copies(one: LogDir, other: LogDir) -> bool:
+def _are_copies(one: CopiedLogDir, other: CopiedLogDir) -> bool:
     """Return whether two log directories with the same broker id are copies of one, rather than two disks of a broker.
 
     Disks of a broker have ids of their own since 3.7, are mostly side by side, and share a partition only if it was
@@ -153,7 +153,7 @@ def _are_copies(one: LogDir, other: LogDir) -> bool:
     return 2 * shared >= min(len(one.partitions), len(other.partitions))
 
 
-def _of_topics(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
+def _of_topics(log_dirs: Iterable[CopiedLogDir]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of log directories that have other ids of a topic, and no topic with the same id.
 
     A topic that was deleted and created again between the copies of two brokers also has two ids, but then these
@@ -170,7 +170,7 @@ def _of_topics(log_dirs: Iterable[LogDir]) -> Iterator[tuple[str, str]]:
             yield from (pair for pair in product(left, right) if pair[0] != pair[1] and pair not in shared)
 
 
-def _copies(log_dirs: list[LogDir], depth: int, conflicts: _Conflicts) -> list[_Copy]:
+def _copies(log_dirs: list[CopiedLogDir], depth: int, conflicts: _Conflicts) -> list[_Copy]:
     """Return the copies, those of most log directories and then the newest first.
 
     Args:
@@ -181,7 +181,7 @@ def _copies(log_dirs: list[LogDir], depth: int, conflicts: _Conflicts) -> list[_
     whole = _Copy.of(log_dirs, conflicts)
     if whole.is_possible:
         return [whole]
-    folders = defaultdict[tuple[str, ...], list[LogDir]](list)
+    folders = defaultdict[tuple[str, ...], list[CopiedLogDir]](list)
     for each in log_dirs:
         names = each.path.split("/")
         folders[tuple(names[: depth + 1]) if depth < len(names) else (*names, each.path)].append(each)
