@@ -22,11 +22,12 @@ from kforensics.forensics.core.broker_settings import (
     default_setting,
 )
 from kforensics.forensics.core.rules import DAY_MS, Rules
-from tests.command import SAMPLES, run
+from tests.command import ROOT, SAMPLES, run
 from tests.forensics.partition_states import partitions_under
 
 TRANSACTIONS = SAMPLES / "transactions-v2"
 METADATA = SAMPLES / "cluster-metadata"
+DATA = ROOT / "tests" / "data"
 
 
 def _given(*assignments: str, file: str | None = None) -> dict[str, str]:
@@ -278,6 +279,12 @@ def test_the_metadata_log_shows_the_release_and_so_the_defaults() -> None:
     assert ("transaction.max.timeout.ms", "900000", DEFAULT) in rows
     of_3_9 = {(row["name"], row["value"], row["source"]) for row in _settings_of(SAMPLES / "transactions-v0")}
     assert ("message.timestamp.after.max.ms", "9223372036854775807", "Kafka's default before 4.0") in of_3_9
+
+
+def test_the_release_is_not_that_of_a_broker_that_was_unregistered() -> None:
+    """A broker of 3.9.1 was, before the others were upgraded to 4.1.1: ``kafka-configs.sh`` showed this value."""
+    rows = {row["name"]: (row["value"], row["source"]) for row in _settings_of(DATA / "unregistered-broker")}
+    assert rows["message.timestamp.after.max.ms"] == ("3600000", "Kafka's default since 4.0")
 
 
 def test_without_a_metadata_log_the_release_is_unknown() -> None:

@@ -43,7 +43,8 @@ from kforensics.parsers.log.batches import walk
 __all__ = ["ClusterFacts", "ClusterSetting", "KnownTopics", "Running", "cluster_facts_in", "running_in"]
 
 BROKER_RESOURCE = 4
-RECORDS = {*TOPIC_RECORDS, *ELECTION_RECORDS, "RemoveTopicRecord", "RegisterBrokerRecord"}
+BROKER_RECORDS = {"RegisterBrokerRecord", "UnregisterBrokerRecord"}
+RECORDS = {*TOPIC_RECORDS, *ELECTION_RECORDS, *BROKER_RECORDS, "RemoveTopicRecord"}
 # With which settings the topics of coordinators were created: ``TransactionStateManager.transactionTopicConfigs``.
 PARTITIONS_OF = {TRANSACTION_STATE: STATE_PARTITIONS, CONSUMER_OFFSETS: OFFSETS_PARTITIONS}
 REPLICAS_OF = {TRANSACTION_STATE: STATE_REPLICAS, CONSUMER_OFFSETS: OFFSETS_REPLICAS}
@@ -176,6 +177,9 @@ class _Reader:
             self.levels[value["brokerId"]] = registered_level(value)
             if release := registered_release(value):
                 self.releases[value["brokerId"]] = release
+        elif kind == "UnregisterBrokerRecord":
+            for known in (self.levels, self.releases):
+                known.pop(value["brokerId"], None)
         elif kind == "ConfigRecord":
             self._configure(value)
         elif kind == "RemoveTopicRecord":
