@@ -320,8 +320,9 @@ class _Join:
         later = may_follow_history(self._coordinators, decided.coordinator[:1], sent.times, self._skew_ms)
         unassigned = np.where(complete & ~later, MarkerRole.UNMATCHED, MarkerRole.NOT_COVERED)
         self.roles[markers] = np.where(optional, MarkerRole.DUPLICATE, unassigned)
-        by_operator = MarkerRole.BY_OPERATOR if complete else MarkerRole.NOT_COVERED
-        self.roles[markers[optional & sent.by_operator]] = by_operator
+        by_operator = np.where(complete & ~later, MarkerRole.BY_OPERATOR, MarkerRole.NOT_COVERED)
+        candidates = optional & sent.by_operator
+        self.roles[markers[candidates]] = by_operator[candidates]
         assigned = markers[alignment.markers[has_marker]]
         self._listed["marker"][rows[has_marker]] = assigned
         self.roles[assigned] = MarkerRole.SENT

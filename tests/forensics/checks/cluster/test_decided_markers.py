@@ -219,6 +219,16 @@ def test_an_abort_by_an_operator_after_a_transaction_of_the_same_epoch(tmp_path:
     assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.BY_OPERATOR]
 
 
+def test_an_abort_that_the_coordinator_may_have_decided_after_its_copy(tmp_path: Path) -> None:
+    """So it was on 4.1.1, whose coordinator wrote its decision 20 ms after the end of the copy."""
+    forge_coordinator(tmp_path, f"{one()}; a Ongoing 1 0 {{p-0}} t 25000", leader_epochs={0: 4})
+    log = f"D 1 0 0-0 @0-0 T; M 1 0 C 4 @1 {at(15_000)}; D 1 0 1-1 @2-2 T; M 1 0 A 4 @3 {at(30_000)}"
+    forge(tmp_path, log, topic="p")
+    cluster = cluster_under(tmp_path)
+    assert codes_in(cluster) == {}
+    assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.NOT_COVERED]
+
+
 def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
     """It has the last epoch, which was the producer's in this partition."""
     forge_coordinator(tmp_path, one(2, 1) + LATER)
