@@ -12,6 +12,7 @@ from kforensics.forensics.coordinators.transactions.history import UNKNOWN_SET, 
 from kforensics.forensics.coordinators.transactions.transaction_partitions import is_by_operator
 from kforensics.forensics.core.packed_rows import StructRows
 from kforensics.forensics.core.record_arrays import take_rows
+from kforensics.forensics.core.record_types import TransactionOutcome
 from kforensics.forensics.core.rules import Rules
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 
@@ -59,6 +60,28 @@ def marker_roles(coordinators: Coordinators, markers: StructRows, joined_roles: 
         (decided, MarkerRole.UNLISTED),
     )
     roles[indexes] = np.select([mask for mask, _ in cases], [int(role) for _, role in cases], MarkerRole.UNDECIDED)
+    return _with_repeated_aborts(markers, roles)
+
+
+def _with_repeated_aborts(markers: StructRows, roles: IntArray) -> IntArray:
+    """Return the roles with those aborts that repeat the one of an operator, and end nothing, as duplicates.
+
+    An admin client sends its request again when the answer is late, and an operator may try a second command.
+    """
+    unknown = np.isin(roles, (MarkerRole.UNLISTED, MarkerRole.UNDECIDED))
+    repeats = unknown & (markers["first_offset"] == NONE) & (markers["outcome"] == TransactionOutcome.ABORTED)
+    if not repeats.any() or not (roles == MarkerRole.BY_OPERATOR).any():
+        return roles
+    producers = markers["producer_id"]
+    rows = np.flatnonzero(np.isin(producers, producers[repeats]))
+    keys = [markers[name][rows] for name in ("marker_offset", "marker_epoch", "producer_id", "partition")]
+    order = np.lexsort(keys)
+    rows, (_, *same) = rows[order], [key[order] for key in keys]
+    last = np.maximum.accumulate(np.where(repeats[rows], 0, np.arange(len(rows))))
+    follows = repeats[rows] & (roles[rows[last]] == MarkerRole.BY_OPERATOR)
+    for key in same:
+        follows &= key == key[last]
+    roles[rows[follows]] = MarkerRole.DUPLICATE
     return roles
 
 

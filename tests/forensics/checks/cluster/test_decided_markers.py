@@ -90,6 +90,28 @@ def test_an_abort_by_an_operator_is_no_marker_of_a_coordinator(tmp_path: Path) -
     assert codes_in(cluster_under(tmp_path)) == BY_OPERATOR
 
 
+UNLISTED = {**BY_OPERATOR, "marker-partition-unlisted": "error"}
+
+
+@pytest.mark.parametrize(
+    ("further", "codes"),
+    [
+        (f"M 1 0 A 0 @2 {at(31_000)}", BY_OPERATOR),
+        (f"M 1 0 A 0 @2 {at(31_000)}; M 9 0 A 0 @3 {at(31_500)}; M 1 0 A 1 @4 {at(32_000)}", BY_OPERATOR),
+        (f"M 1 0 C 0 @2 {at(31_000)}", UNLISTED),
+        (f"M 1 1 A 0 @2 {at(31_000)}", UNLISTED),
+        (f"M 1 0 C 0 @2 {at(31_000)}; M 1 0 A 0 @3 {at(32_000)}", UNLISTED),
+    ],
+    ids=["again", "twice-again", "commit", "other-epoch", "after-a-commit"],
+)
+def test_an_abort_by_an_operator_that_was_sent_again(further: str, codes: dict[str, str], tmp_path: Path) -> None:
+    """So it was on 3.9.1 with both commands of a remedy: the second ABORT ends nothing."""
+    forge_coordinator(tmp_path, one() + LATER)
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="p")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 A 0 @1 {at(30_000)}; {further}", topic="q")
+    assert codes_in(cluster_under(tmp_path)) == codes
+
+
 def test_a_list_of_partitions_that_the_cleaner_took(tmp_path: Path) -> None:
     forge_coordinator(tmp_path, {0: "a CompleteCommit 1 0 t 20000", 20: LATER[2:]}, first_dirty=20)
     forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 C 0 @1 {at(15_000)}", topic="q")
