@@ -360,25 +360,31 @@ def placed_details(placed: Sequence[tuple[Place, str, Finding]], bootstrap_serve
         (remedy_text(place, finding, bootstrap_server) or "") if finding.severity >= Severity.WARNING else ""
         for place, _, finding in placed
     ]
+    findings = [finding for _, _, finding in placed]
     for index, (_, of, finding) in enumerate(placed):
         code = f"{finding.code.name}{f' in {of}' if of else ''}"
         yield Line(f"  {finding.severity!s:<8} {code}: {printable(finding.message)}", finding.severity, DETAIL_INDENT)
         if finding.path is not None:
             position = "" if finding.position is None else f" byte {finding.position:#x}"
             yield f"{' ' * DETAIL_INDENT}at {printable(f'{finding.path}{position}')}"
-        if (other := _stated_at(index, remedies)) is not None:
+        if (other := _stated_at(index, findings, remedies)) is not None:
             where = "above" if other < index else "below"
-            yield Line(f"{' ' * DETAIL_INDENT}do: see {placed[other][2].code.name} {where}")
+            yield Line(f"{' ' * DETAIL_INDENT}do: see {findings[other].code.name} {where}")
         elif remedies[index]:
             yield from advice_lines("do", printable(remedies[index]), DETAIL_INDENT)
 
 
-def _stated_at(index: int, remedies: Sequence[str]) -> int | None:
-    """Return the index of the finding whose remedy has all commands of another one, None if no other has them."""
+def _stated_at(index: int, findings: Sequence[Finding], remedies: Sequence[str]) -> int | None:
+    """Return the index of the finding whose remedy has all commands of another one, None if no other has them.
+
+    Of two with the same commands it is the one that is the cause of the other, then the first.
+    """
     own = {*BACKQUOTED.findall(remedies[index])}
     for other, remedy in enumerate(remedies):
         commands = {*BACKQUOTED.findall(remedy)}
         is_same = (bool(own) and own == commands) or (bool(remedy) and remedy == remedies[index])
-        if (own and own < commands) or (is_same and other < index):
+        is_cause = findings[other].code.name == findings[index].cause
+        is_first = other < index and findings[index].code.name != findings[other].cause
+        if (own and own < commands) or (is_same and (is_cause or is_first)):
             return other
     return None

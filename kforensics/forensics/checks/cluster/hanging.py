@@ -28,7 +28,6 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.remedies import REMEDIES
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.core.broker_settings import MAX_TIMEOUT
-from kforensics.forensics.core.commands import ABORT, FIND_HANGING
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_arrays import take_rows
@@ -37,7 +36,7 @@ from kforensics.forensics.core.reporting import Row, place
 from kforensics.forensics.partition.blocking_transactions import silence_of
 from kforensics.parsers.format.array_types import IntArray
 
-NO_COORDINATOR = f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}."
+NO_COORDINATOR = f"{open_transactions.CONFIRMED_ABORT}."
 CODES = by_name(
     Code(
         "txn-hanging-unknown-id",
@@ -160,8 +159,16 @@ def _hangs(cluster: Cluster, partition: int, row: Row) -> PlacedFinding:
         },
         exactness=Exactness.EXACT if row["is_certain"] else Exactness.APPROXIMATE,
         benign=(f"coordinator's log copied earlier than this partition: {earlier}",),
-        remedy=f"{first}{SAVE_COMMITTED}{NO_COORDINATOR}" if first else NO_COORDINATOR if row["is_orphaned"] else None,
+        remedy=f"{first}{SAVE_COMMITTED}{NO_COORDINATOR}" if first else _remedy(cluster, row),
     )
+
+
+def _remedy(cluster: Cluster, row: Row) -> str | None:
+    """Return how to end a transaction that hangs, None for all ways: the release of the brokers is unknown."""
+    if row["is_orphaned"]:
+        return NO_COORDINATOR
+    releases = cluster.rules.releases.values()
+    return open_transactions.ABORT_SINCE_3_0 if releases and min(releases) >= (3, 0) else None
 
 
 def _last_state(cluster: Cluster, row: Row) -> str:

@@ -24,6 +24,12 @@ from kforensics.forensics.partition.partition_state import PartitionState
 END = f"Have its producer end it. If {FIND_HANGING} lists it, end it with {ABORT}."
 # Of a transaction without any record above the log start offset.
 NO_DATA_LEFT = f"{END} A broker that restarts before that may forget the transaction, with no data left to expose."
+CONFIRMED_ABORT = f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}"
+NOT_WHILE_AWAITED = (
+    "Never abort it while the coordinator still owes a marker: state Ongoing or Prepare with this partition listed."
+)
+# Where no broker is older than 3.0, whose tool finds the producer by the start offset.
+ABORT_SINCE_3_0 = f"{CONFIRMED_ABORT}. {NOT_WHILE_AWAITED}"
 CODES = by_name(
     Code(
         "txn-open-at-end",
@@ -62,10 +68,9 @@ CODES = by_name(
         Severity.CRITICAL,
         meaning="No coordinator will ever end this transaction.",
         remedy=(
-            f"Confirm with {FIND_HANGING}. If it is listed, end it with {ABORT}; on brokers before 3.0 with "
+            f"{CONFIRMED_ABORT}; on brokers before 3.0 with "
             f"`{TRANSACTIONS_TOOL} abort --topic {{topic}} --partition {{partition}} --producer-id {{producer_id}} "
-            "--producer-epoch {producer_epoch} --coordinator-epoch {coordinator_epoch}`. Never abort it while the "
-            "coordinator still owes a marker: state Ongoing or Prepare with this partition listed."
+            f"--producer-epoch {{producer_epoch}} --coordinator-epoch {{coordinator_epoch}}`. {NOT_WHILE_AWAITED}"
         ),
         why=(
             "The coordinator has no transaction with this partition, so it will never send a marker. Either a "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from os import utime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.forge import file_of, forge, keep_times, patch
 from tests.forensics.metadata.random_metadata import ABORT, write_log
+from tests.forensics.partition_states import SAMPLES
 
 FIRES = {"txn-hanging-unknown-id": "test_a_producer_that_no_coordinator_knows"}
 SILENT = {"txn-hanging-unknown-id": "test_a_transaction_in_flight"}
@@ -379,3 +381,17 @@ def test_data_before_damage_may_have_ended(tmp_path: Path) -> None:
     folder = forge(tmp_path, f"{LATE}; M 7 0 C 0 @3 {at(20_001)}")
     patch(file_of(folder), 3, fix_crc=False, producer_id=9)
     assert codes_in(cluster_under(tmp_path, as_of_ms=NOW + DAY)).keys() <= {"atomicity-unverifiable"}
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_the_command_of_older_releases_is_only_named_where_a_broker_may_be_of_one(
+    has_metadata: bool, tmp_path: Path
+) -> None:
+    """An operator who runs both commands writes two markers."""
+    folder = shutil.copytree(SAMPLES / "transactions-v2" / "broker-1", tmp_path / "broker-1")
+    if not has_metadata:
+        shutil.rmtree(folder / "__cluster_metadata-0")
+    findings = kforensics.audit(folder).findings.to_pylist()
+    (remedy,) = (row["remedy"] for row in findings if row["code"] == "txn-hanging" and row["topic"] == "hanging")
+    assert ("on brokers before 3.0 with" in remedy) == (not has_metadata)
+    assert "--start-offset 3`" in remedy
