@@ -14,7 +14,7 @@ from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.transactions.history import Coordinators, History
 from kforensics.forensics.coordinators.transactions.marker_join import MarkerJoin, join_markers
 from kforensics.forensics.core.broker_settings import OFFSETS_PARTITIONS, STATE_PARTITIONS
-from kforensics.forensics.core.election import NO_LEADER, Election, losses_of_leader
+from kforensics.forensics.core.election import Election, losses_of_leader
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.reporting import APPENDED, MOST, Row, dated
 from kforensics.forensics.core.rules import Rules
@@ -153,14 +153,6 @@ class Cluster:
         history, skew = self.coordinators.histories[coordinator], self.rules.clock_skew_ms
         elections = self._elections(history.topic_id, history.place.partition or 0)
         return [one for one in elections if since - skew <= one.timestamp <= until + skew]
-
-    def cut_off_by(self, replica: PartitionMarkers, time: int) -> Election | None:
-        """Return the first unclean election since a time, in ms, that may have cut off what a partition had then.
-
-        A broker that becomes leader again after itself has cut off nothing.
-        """
-        unclean = (one for one in self.elections_of(replica) if one.is_unclean and one.timestamp >= time)
-        return next((one for one in unclean if one.predecessor not in {one.leader, NO_LEADER}), None)
 
     def leaderless(self, replica: PartitionMarkers, time: int, skew: int) -> tuple[Election, Election | None] | None:
         """Return the loss of the leader and the next election of a partition that may have had no leader at a time.

@@ -19,6 +19,7 @@ __all__ = [
     "Leaderless",
     "Leadership",
     "SyncChange",
+    "cut_off_by",
     "is_unclean",
     "losses_of_leader",
     "may_lack_records",
@@ -183,6 +184,15 @@ def losses_of_leader(elections: Iterable[Election]) -> Iterator[tuple[Election, 
             lost = None
     if lost is not None:
         yield lost, None
+
+
+def cut_off_by(elections: Iterable[Election], time: int) -> Election | None:
+    """Return the first unclean election since a time, in ms, that may have cut off what a partition had then.
+
+    A broker that becomes leader again after itself has cut off nothing.
+    """
+    unclean = (one for one in elections if one.is_unclean and one.timestamp >= time)
+    return next((one for one in unclean if one.predecessor not in {one.leader, NO_LEADER}), None)
 
 
 def unclean_phrase(election: Election) -> str:

@@ -12,13 +12,14 @@ import numpy as np
 
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import markers as partition_markers
-from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed
-from kforensics.forensics.coordinators.coordinator_records import NONE
+from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
+from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
 from kforensics.forensics.coordinators.transactions.transaction_partitions import MarkerStatus
+from kforensics.forensics.core.election import Election, cut_off_by, unclean_phrase
 from kforensics.forensics.core.findings import Code, Exactness, Severity, by_name
 from kforensics.forensics.core.formatting import format_duration, format_time
 from kforensics.forensics.core.record_arrays import take_rows
@@ -38,7 +39,7 @@ CODES = by_name(
         ),
         benign=(
             "An operator's abort. The partition list was in a record that was cleaned, or that was written "
-            "after the copy."
+            "after the copy. The coordinator lost its decision in an unclean election; the finding names it then."
         ),
     ),
     Code(
@@ -70,6 +71,11 @@ CODES = by_name(
 )
 
 
+LOST_DECISION = (
+    "The coordinator has lost its decision: in the other partitions of the transaction it may abort it at its timeout, "
+    "or never end it. List them with kforensics transactions --producer-id {producer_id}, and have the application "
+    "write again what is not everywhere. Look for txn-hanging of the producer, too."
+)
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {"marker-admin-abort": partition_markers.CODES["marker-admin-abort"]}
 
@@ -101,22 +107,45 @@ def _splitting(cluster: Cluster) -> IntArray:
     return splitting
 
 
+def _lost_decision(cluster: Cluster, number: int, row: Row) -> Election | None:
+    """Return the unclean election of the coordinator of an id that may have cut off its decision on a marker."""
+    coordinator, time = int(cluster.coordinators.ids["coordinator"][number]), row["marker_timestamp"]
+    elections = cluster.coordinator_elections(coordinator, time, NEVER)
+    return cut_off_by(elections, time - cluster.rules.clock_skew_ms)
+
+
+def _cut_off(cluster: Cluster, number: int, election: Election | None) -> tuple[str, str]:
+    """Return the loss of a decision as a sentence, empty if there was none, and as a benign explanation."""
+    if election is None:
+        return "", "decision lost in an unclean election: no"
+    history = cluster.coordinators.histories[int(cluster.coordinators.ids["coordinator"][number])]
+    log = partition_name((TRANSACTION_STATE, history.place.partition or 0))
+    return f" {log} may have lost the decision: {unclean_phrase(election)}.", "decision lost in that election: likely"
+
+
 def _admin_abort(cluster: Cluster, row: Row) -> PlacedFinding:
     (number,) = cluster.coordinators.id_of(np.array([row["producer_id"]])).tolist()
-    name = cluster.coordinators.names[number]
+    name, election = cluster.coordinators.names[number], _lost_decision(cluster, number, row)
+    lost, explanation = _cut_off(cluster, number, election)
+    who, decided = ("An operator", "decided") if election is None else ("An operator or the coordinator", "has")
     return cluster.at_marker(
         row,
         SHARED_CODES["marker-admin-abort"],
-        f"An operator aborted data of {name!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}) from "
+        f"{who} aborted data of {name!r} (producer {row['producer_id']}, epoch {row['marker_epoch']}) from "
         f"offset {row['first_offset']} at {format_time(row['marker_timestamp'])}, with the ABORT at offset "
-        f"{row['marker_offset']}: its coordinator decided no such abort.",
+        f"{row['marker_offset']}: its coordinator {decided} no such abort.{lost}",
         evidence={
             "transactional_id": name,
             "first_offset": row["first_offset"],
             "aborted_ms": row["marker_timestamp"],
             "coordinator_epoch": row["coordinator_epoch"],
         },
-        benign=("abort by a producer of transaction version 0 or 1: no, its coordinator has no record of it",),
+        exactness=Exactness.EXACT if election is None else Exactness.APPROXIMATE,
+        benign=(
+            "abort by a producer of transaction version 0 or 1: no, its coordinator has no record of it"
+            if election is None
+            else explanation,
+        ),
     )
 
 
@@ -127,18 +156,21 @@ def _unlisted(cluster: Cluster, role: MarkerRole, row: Row) -> PlacedFinding:
         else "its coordinator has no record of an end of that epoch"
     )
     (number,) = cluster.coordinators.id_of(np.array([row["producer_id"]])).tolist()
-    name = cluster.coordinators.names[number]
+    name, election = cluster.coordinators.names[number], _lost_decision(cluster, number, row)
+    lost, explanation = _cut_off(cluster, number, election)
     return cluster.at_marker(
         row,
         CODES["marker-partition-unlisted"],
-        f"{_name(row)} has no known sender: {why} (transactional id {name!r}).",
+        f"{_name(row)} has no known sender: {why} (transactional id {name!r}).{lost}",
         evidence={"transactional_id": name, "coordinator_epoch": row["coordinator_epoch"]},
         benign=(
             "abort by an operator: no, not the epoch of its data"
             if row["outcome"] == TransactionOutcome.ABORTED
             else "abort by an operator: no, it is a COMMIT",
             "partition list cleaned, decision not yet copied: no",
+            explanation,
         ),
+        remedy=None if election is None else LOST_DECISION,
     )
 
 

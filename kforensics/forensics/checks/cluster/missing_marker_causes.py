@@ -9,7 +9,7 @@ from kforensics.forensics.coordinators.cluster_evidence import Cluster
 from kforensics.forensics.coordinators.coordinator_records import NONE, State
 from kforensics.forensics.coordinators.partition_markers import PartitionMarkers
 from kforensics.forensics.coordinators.unclean_losses import unclean_losses
-from kforensics.forensics.core.election import NO_LEADER, Election, unclean_phrase
+from kforensics.forensics.core.election import NO_LEADER, Election, cut_off_by, unclean_phrase
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.reporting import Row
@@ -77,7 +77,7 @@ def _lost_or_unsent(cluster: Cluster, markers: PartitionMarkers, row: Row, *, is
     skew = 0 if loss else cluster.rules.clock_skew_ms
     leaderless = cluster.leaderless(markers, row["completed"], skew)
     is_within = cluster.leaderless(markers, row["completed"], 0) is not None
-    election = cluster.cut_off_by(markers, row["decided"])
+    election = cut_off_by(cluster.elections_of(markers), row["decided"])
     missing = f"{partition} has no marker of {transaction} ({producer}, {completed})"
     # An election that cut off the end of the log, or all of it, explains more than that the log was lost.
     first_epoch = markers.coverage.first_led and markers.coverage.first_led.epoch

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kforensics.forensics.coordinators.transactions.marker_roles import MarkerRole
+from kforensics.forensics.core.election import Election
+from tests.forensics.batch_notation import NOW
 from tests.forensics.coordinators.clusters import at, cluster_under, codes_in, forge_coordinator, found_in
 from tests.forensics.coordinators.doctored import (
     MINUTE,
@@ -249,6 +251,32 @@ def test_an_abort_that_the_coordinator_may_have_decided_after_its_copy(tmp_path:
     cluster = cluster_under(tmp_path)
     assert codes_in(cluster) == {}
     assert cluster.marker_join.roles.tolist() == [MarkerRole.SENT, MarkerRole.NOT_COVERED]
+
+
+@pytest.mark.parametrize(
+    ("elected", "unclean", "is_named"), [(1_040_000, True, True), (1_040_000, False, False), (20_000, True, False)]
+)
+@pytest.mark.parametrize("outcome", "AC")
+def test_a_decision_that_an_unclean_election_of_the_coordinator_cut_off(
+    outcome: str, elected: int, unclean: bool, is_named: bool, tmp_path: Path
+) -> None:
+    """So it was on 3.9.1: its coordinator had sent both markers, and a replica out of sync became its leader."""
+    forge_coordinator(tmp_path, "a Empty 1 0 t 0; z Empty 99 0 t 3600000")
+    forge(tmp_path, f"D 1 0 0-0 @0-0 T; M 1 0 {outcome} 0 @1 {at(1_000_000)}", topic="q")
+    election = Election(5, 2, NOW + elected, (1,), unclean, 1)
+    cluster = cluster_under(tmp_path)
+    (history,) = cluster.coordinators.histories
+    number = history.place.partition or 0
+    ((_, finding),) = found_in(cluster.with_elections({(history.topic_id or "", number): (election,)}, []))
+    named = f"__transaction_state-{number} may have lost the decision: broker 2 became leader with epoch 5"
+    assert (named in finding.message) == is_named
+    assert ("decision lost in that election: likely" in finding.benign) == is_named
+    if outcome == "C":
+        assert ("kforensics transactions --producer-id" in (finding.remedy or "")) == is_named
+    else:
+        assert finding.message.startswith(
+            "An operator or the coordinator aborted" if is_named else "An operator aborted"
+        )
 
 
 def test_an_abort_by_an_operator_of_data_of_two_epochs(tmp_path: Path) -> None:
