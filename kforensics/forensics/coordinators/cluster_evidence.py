@@ -203,7 +203,7 @@ class Cluster:
             "coordinator": coordinator,
             **{name: getattr(record, name) for name in ("segment", "position", "offset")},
         }
-        producer = (record.producer_id, record.producer_epoch) if record.producer_id != NONE else None
+        producer = record.producer_id, record.producer_epoch
         if record.transactional_id is not None:
             more["evidence"] = {**more.get("evidence", {}), "transactional_id": record.transactional_id}
         at, finding = self.at_coordinator(row, code, message, producer=producer, **more)
@@ -218,7 +218,7 @@ class Cluster:
             row: a transaction, a transactional id or the use of a producer id.
             code: code of the finding.
             message: message of the finding.
-            producer: producer id and epoch.
+            producer: producer id and epoch; an id that is NONE, as of an expired transactional id, is left out.
             more: other attributes of the finding.
         """
         history = self.coordinators.histories[row["coordinator"]]
@@ -340,7 +340,7 @@ def _finding(  # noqa: PLR0913  # what a finding has
     benign: tuple[str, ...] = (),
     **more: Any,
 ) -> Finding:
-    producer_id, producer_epoch = producer or (None, None)
+    producer_id, producer_epoch = (None, None) if producer is None or producer[0] == NONE else producer
     return Finding(
         code=code,
         message=message,

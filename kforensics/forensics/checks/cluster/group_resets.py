@@ -138,7 +138,7 @@ def _reset(cluster: Cluster, commits: Commits, reset: OffsetReset) -> PlacedFind
         CODES["group-offset-reset"],
         f"The committed {offset} of group {group!r} for {name} {happened} ({reason.why}). {_consequence(reset)}",
         severity=Severity.WARNING if is_harm or _has_skipped(reset) else Severity.INFO,
-        producer=(commit.producer_id, commit.producer_epoch) if commit.producer_id >= 0 else None,
+        producer=(commit.producer_id, commit.producer_epoch),
         evidence=_evidence(cluster, reset, reason),
         exactness=Exactness.EXACT if is_certain and commits.is_whole else Exactness.APPROXIMATE,
         benign=_benign(reset, reason),

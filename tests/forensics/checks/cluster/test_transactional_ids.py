@@ -85,3 +85,15 @@ def test_an_id_that_aborts_a_lot(committed: int, aborted: int, high: bool, tmp_p
     """More than a fifth of at least a hundred transactions."""
     codes = {"txn-aborted-rate-high": "warning"} if high else {}
     assert ended(tmp_path, committed, aborted) == {"atomicity-unverifiable": "info"} | codes
+
+
+@pytest.mark.parametrize(("expired", "producer"), [("", 1), ("; a gone t 400", None)])
+def test_an_expired_id_has_no_producer(expired: str, producer: int | None, tmp_path: Path) -> None:
+    """Its tombstone has none; Kafka writes -1 where a producer is unknown."""
+    parts = [
+        f"a Ongoing 1 0 {{t-0}} t {number}; a PrepareAbort 1 0 {{t-0}} t {number}; a CompleteAbort 1 0 t {number}"
+        for number in range(100)
+    ]
+    forge_coordinator(tmp_path, "; ".join(["a Empty 1 0 t 0", *parts]) + expired)
+    findings = {finding.code.name: finding for _, finding in found_in(cluster_under(tmp_path))}
+    assert findings["txn-aborted-rate-high"].producer_id == producer
