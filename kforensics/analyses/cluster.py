@@ -17,7 +17,7 @@ from kforensics.errors import InputError, UsageError
 from kforensics.forensics.checks.check import findings_of
 from kforensics.forensics.checks.partition import metadata_snapshots
 from kforensics.forensics.core.formatting import format_time
-from kforensics.forensics.metadata.cluster_metadata import longest_copy, replay_start
+from kforensics.forensics.metadata.cluster_metadata import in_force, longest_copy, replay_start
 from kforensics.forensics.metadata.image_changes import (
     Change,
     HistoryStep,
@@ -187,7 +187,7 @@ class ClusterQuestion(Question[ClusterAnswer]):
             copies = [one for one in partitions if one.place.topic == METADATA_TOPIC and one.has_log]
             try:
                 if copies:
-                    metadata = longest_copy(copies)
+                    metadata = longest_copy(in_force(copies) or copies)
                     states = investigation.of((metadata,)).states(on_unreadable, needs_settings=False)
                     findings = tuple(finding for state in states for finding in findings_of(state, CHECKS))
                     yield replace(self._answer(name, metadata), findings=findings)

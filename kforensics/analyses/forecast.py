@@ -20,6 +20,7 @@ from kforensics.forensics.forecast.release_limits import release_numbers
 from kforensics.forensics.metadata.metadata_versions import KNOWN, release_name
 from kforensics.forensics.partition.cluster_copies import copies_by_names
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK, RECOVERY_POINT, folder_of, partitions_of
+from kforensics.forensics.partition.unused_metadata import metadata_unused_since
 from kforensics.parsers.files.discover import Notify, find_files
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import parse_folder_name
@@ -59,8 +60,10 @@ def known_release(release: str | None) -> str | None:
     return release
 
 
-def _has_metadata(path: str) -> bool:
-    return any(child.name == METADATA_FOLDER for child in folders_of(path).children(path))
+def _has_metadata(path: str, meta: MetaProperties | None) -> bool:
+    """Return whether a log directory has a metadata log that is in force."""
+    has_folder = any(child.name == METADATA_FOLDER for child in folders_of(path).children(path))
+    return has_folder and metadata_unused_since(path, meta.version if meta else None) is None
 
 
 def _require_known(release: str) -> None:
@@ -84,7 +87,7 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     directories = _all_log_directories(paths)
     metas = {directory: read_identity(directory) for directory in _once(directories)}
     identities = {directory: meta for directory, meta in metas.items() if meta is not None}
-    if release is not None and any(meta.version > 0 or _has_metadata(path) for path, meta in identities.items()):
+    if release is not None and any(meta.version > 0 or _has_metadata(path, meta) for path, meta in identities.items()):
         _require_known(release)
     # What the caller names is taken at its word: a broker with two copies of one log directory refuses to start.
     are_named = {path.rstrip("/") for path in paths} >= metas.keys()
@@ -95,7 +98,8 @@ def forecast_brokers(paths: Sequence[str], release: str | None) -> Iterator[Brok
     sizes = [_folder_sizes(directories) if meter.is_shown else {} for directories in brokers.values()]
     for expected in sizes:
         meter.expect(expected)
-    metadata = {directory: f"{directory}/{METADATA_FOLDER}" for directory in metas if _has_metadata(directory)}
+    having = [directory for directory, meta in metas.items() if _has_metadata(directory, meta)]
+    metadata = {directory: f"{directory}/{METADATA_FOLDER}" for directory in having}
     for (broker, directories), folders in zip(brokers.items(), sizes, strict=True):
         others = _others_of_cluster(broker, brokers, metadata)
         start = partial(forecast_start, release=release, other_metadata=others)

@@ -12,6 +12,7 @@ from kforensics.forensics.metadata.image_changes import Change, HistoryStep
 from kforensics.forensics.metadata.image_entities import KINDS, Entity, EntityFilter, entities
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.metadata_versions import METADATA_VERSION, level_name
+from kforensics.forensics.partition.unused_metadata import not_in_force, unused_since
 from kforensics.parsers.format.text_encoding import printable
 from kforensics.render.fitted_table import TableColumn
 from kforensics.render.partition_text import listed_lines
@@ -204,6 +205,7 @@ def _rank(entity: Entity) -> tuple[int, str, int]:
 
 def _notes(replay: ImageReplay) -> Iterator[str]:
     """Yield what limits the image."""
+    yield from _not_in_force(replay)
     if replay.snapshot is not None and replay.start:
         yield f"  from the snapshot at offset {replay.start} on; earlier changes have no time"
     if not replay.is_complete:
@@ -221,6 +223,12 @@ def _notes(replay: ImageReplay) -> Iterator[str]:
         yield f"  skipped: {format_count(count, 'record')}, {printable(kind)}"
     for kind, count in replay.image.not_applied.items():
         yield f"  without effect: {format_count(count, kind)}, of what the image does not have"
+
+
+def _not_in_force(replay: ImageReplay) -> Iterator[str]:
+    since = unused_since(replay.metadata.log_dir)
+    if since is not None:
+        yield Line(f"  {not_in_force(since)}: this is what was, not what is", "warning")
 
 
 def _broker_cells(broker: Entity, overview: _Overview) -> tuple[str, ...]:
@@ -263,6 +271,7 @@ def change_lines(
         for one in (before, after)
     )
     yield f"{_label(name)}, {spans}: {parts or 'nothing changed'}"
+    yield from _not_in_force(after)
     limit = shown.screen.shown(LISTED)
     for change in changes[:limit]:
         entity, touches = change.entity, change.touches
@@ -296,6 +305,7 @@ def history_lines(
     of_unclean = f" ({unclean:,} unclean)" if unclean else ""
     counts = f"{format_count(len(steps), 'change')}, {format_count(elections, 'election')}{of_unclean}"
     yield f"{printable(topic_partition)} up to offset {replay.offset} of the metadata log: {counts}"
+    yield from _not_in_force(replay)
     ends = [*(step.timestamp for step in steps[1:]), None]
     rows = (_step_cells(step, end) for step, end in zip(steps, ends, strict=True))
     yield from listed_lines(STEP_COLUMNS, rows, len(steps), "change", shown)

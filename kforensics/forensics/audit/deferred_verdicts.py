@@ -50,7 +50,7 @@ from kforensics.forensics.core.result_rows import Rows, RowStream
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.core.spill_file import SpillFile
 from kforensics.forensics.metadata.cluster_events import removed_topics_in
-from kforensics.forensics.metadata.cluster_metadata import elections_in
+from kforensics.forensics.metadata.cluster_metadata import elections_in, in_force
 from kforensics.forensics.metadata.topic_metadata import partition_counts_in
 from kforensics.forensics.partition.partition_files import partition_sort_key
 from kforensics.forensics.partition.partition_rows import finding_rows, worst_severity
@@ -141,7 +141,7 @@ def _completed(
     cluster_input = replace(
         cluster_input, markers=markers, partition_counts=_partition_counts(state), elections=_elections(state)
     )
-    if state.partition.place.topic == METADATA_TOPIC:
+    if state.partition.place.topic == METADATA_TOPIC and in_force([state.partition]):
         cluster_input = replace(cluster_input, removed_topics=removed_topics_in([state.partition]))
     if state.partition.place.topic != CONSUMER_OFFSETS:
         return cluster_input, {}
@@ -157,7 +157,7 @@ def _partition_counts(state: PartitionState) -> dict[str, int]:
 
 
 def _elections(state: PartitionState) -> dict[tuple[str, int], tuple[Election, ...]] | None:
-    if state.partition.place.topic != METADATA_TOPIC:
+    if state.partition.place.topic != METADATA_TOPIC or not in_force([state.partition]):
         return None
     elections = elections_in([state.partition])
     return {key: known for key, known in elections.items() if may_lack_records(known)}

@@ -28,6 +28,7 @@ from kforensics.forensics.core.formatting import format_duration
 from kforensics.forensics.core.past_cleanings import PastPolicy
 from kforensics.forensics.core.record_types import NO_TIME
 from kforensics.forensics.core.rules import Rules
+from kforensics.forensics.metadata.cluster_metadata import in_force
 from kforensics.forensics.metadata.cluster_settings import (
     ClusterSetting,
     KnownTopics,
@@ -92,7 +93,7 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
         if partition.segments:
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             evidence = replace(evidence, length=length)
-        if partition.place.topic == METADATA_TOPIC and partition.segments:
+        if partition.place.topic == METADATA_TOPIC and in_force([partition]) and partition.segments:
             settings, release, topics, releases = cluster_facts_in(partition)
             evidence = replace(evidence, configured=settings, release=release, topics=topics, releases=releases)
             running = running_in(partition)

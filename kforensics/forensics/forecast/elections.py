@@ -15,7 +15,7 @@ from kforensics.forensics.coordinators.consumer_groups.commit_replay import comm
 from kforensics.forensics.core.rules import Rules
 from kforensics.forensics.forecast.broker_reader import CorruptLogError, batches_from
 from kforensics.forensics.metadata.cluster_image import ClusterImage
-from kforensics.forensics.metadata.cluster_metadata import longest_copy
+from kforensics.forensics.metadata.cluster_metadata import in_force, longest_copy
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.examine import examine
@@ -114,7 +114,7 @@ def candidates(
         InputError: a log cannot be read.
     """
     live = [each for each in partitions if each.has_log and _is_live(each)]
-    metadata = [each for each in live if each.place.topic == METADATA_TOPIC]
+    metadata = in_force(each for each in live if each.place.topic == METADATA_TOPIC)
     image = ImageReplay(longest_copy(metadata)).run().image if metadata else None
     rules = Rules(as_of_ms)
     groups = _groups([each for each in live if each.place.topic == CONSUMER_OFFSETS], rules)

@@ -6,13 +6,14 @@ whole checkpoint at its first fault, and takes a file of 0 bytes for one without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kforensics.errors import InputMissingError
 from kforensics.forensics.forecast.effects import ILLEGAL_STATE, IO, KAFKA, LoadRefusedError, unreadable_text
 from kforensics.forensics.partition.partition_files import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
+from kforensics.forensics.partition.unused_metadata import metadata_unused_since
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FolderName, parse_folder_name
 from kforensics.parsers.files.meta_properties import MetaProperties, meta_properties, read_meta_properties
@@ -31,6 +32,7 @@ __all__ = [
     "has_log",
     "is_first_folder",
     "read_identity",
+    "read_log_directories",
     "read_log_directory",
     "topic_id_in",
 ]
@@ -77,7 +79,8 @@ class LogDirectory:
         checkpoints: offsets by file name.
         folders: the folders of partitions, without that of the metadata log.
         refusals: what ends the start, or takes the directory offline, in order.
-        has_metadata: whether it has a copy of the metadata log.
+        has_metadata: whether it has a copy of the metadata log that is in force.
+        unused_since: since when its metadata log is not in force, in ms; None if it is, or if there is none.
         files: the names of its files, which no folder can be created over.
     """
 
@@ -89,6 +92,7 @@ class LogDirectory:
     folders: list[PartitionFolder] = field(default_factory=list)
     refusals: list[LoadRefusedError] = field(default_factory=list)
     has_metadata: bool = False
+    unused_since: int | None = None
     files: frozenset[str] = frozenset()
 
     @property
@@ -147,6 +151,23 @@ def read_log_directory(path: str) -> LogDirectory:
         if entry.is_folder and entry.name not in (METADATA_FOLDER, REMOTE_INDEX_CACHE):
             _add_folder(directory, entry)
     return directory
+
+
+def read_log_directories(paths: Sequence[str]) -> list[LogDirectory]:
+    """Return what a broker finds in its log directories, before it loads the logs.
+
+    Args:
+        paths: all of them.
+
+    Raises:
+        InputError: one cannot be listed, or a file cannot be read.
+    """
+    directories = [read_log_directory(path) for path in paths]
+    for each in directories:
+        if each.has_metadata and each.meta is not None:
+            each.unused_since = metadata_unused_since(each.path, each.meta.version, paths)
+            each.has_metadata = each.unused_since is None
+    return directories
 
 
 def had_data(directories: Iterable[LogDirectory], topic: str, partition: int) -> bool:

@@ -35,6 +35,7 @@ from kforensics.forensics.metadata.cluster_metadata import LogRecord
 from kforensics.forensics.metadata.image_replay import ImageReplay
 from kforensics.forensics.metadata.topic_image import PartitionRegistration, TopicImage
 from kforensics.forensics.partition.partition_files import LogDir, Partition
+from kforensics.forensics.partition.unused_metadata import unused_since
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, FileName, parse_file_name
@@ -252,6 +253,8 @@ def index_limits(metadata: LoadedMetadata | None, topic: str | None) -> IndexLim
 def metadata_beside(partition: Partition, *, of_any_moment: bool = False) -> LoadedMetadata | None:
     """Return what a broker reads from the metadata log beside a partition, None without one or if the broker ends.
 
+    A broker with ZooKeeper reads none that is not in force.
+
     Args:
         partition: the partition.
         of_any_moment: use another log directory also if the broker was not shut down cleanly: it may be of another
@@ -260,6 +263,8 @@ def metadata_beside(partition: Partition, *, of_any_moment: bool = False) -> Loa
     others = (each for each in partition.log_dir.beside if of_any_moment or each.clean_shutdown)
     for log_dir in (partition.log_dir, *others):
         path = f"{log_dir.path or ''}/{METADATA_TOPIC}-0"
+        if unused_since(log_dir) is not None:
+            continue
         with suppress(InputError, LoadRefusedError):
             return _metadata(path, partition.place.broker_id, tuple(folders_of(path).children(path)))
     return None

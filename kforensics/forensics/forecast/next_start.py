@@ -21,7 +21,7 @@ from kforensics.forensics.forecast.log_directory import (
     LogDirectory,
     PartitionFolder,
     clash_of,
-    read_log_directory,
+    read_log_directories,
 )
 from kforensics.forensics.forecast.log_loading import load_log
 from kforensics.forensics.forecast.metadata_loading import (
@@ -56,6 +56,7 @@ from kforensics.forensics.forecast.release_limits import (
 from kforensics.forensics.forecast.remote_starts import add_unread_starts
 from kforensics.forensics.metadata.metadata_versions import Release, registered_release, release_name
 from kforensics.forensics.partition.partition_files import LOG_START, RECOVERY_POINT
+from kforensics.forensics.partition.unused_metadata import not_in_force
 from kforensics.parsers.files.meta_properties import MetaProperties
 
 __all__ = ["forecast_start"]
@@ -83,8 +84,7 @@ def forecast_start(
         InputError: one cannot be read.
     """
     forecast = BrokerForecast(list(paths), release=None if release is None else release_numbers(release))
-    directories = [read_log_directory(path) for path in paths]
-    start = _Start(directories, forecast, loads_logs, on_loaded, other_metadata=other_metadata)
+    start = _Start(read_log_directories(paths), forecast, loads_logs, on_loaded, other_metadata=other_metadata)
     start.run()
     return start.forecast
 
@@ -171,6 +171,10 @@ class _Start:
             forecast.effects.append(Effect("not-known", detail))
             return None
         forecast.effects.append(Effect(IN_ZOOKEEPER, in_zookeeper(known[0], forecast.release), silent=True))
+        for directory in self.directories:
+            if directory.unused_since is not None:
+                detail = f"{directory.path}/{METADATA_FOLDER}: {not_in_force(directory.unused_since)}"
+                forecast.effects.append(Effect(IN_ZOOKEEPER, detail, silent=True))
         for path in (f"{each.path}/{META}" for each in self.directories if each.meta is None):
             forecast.effects.append(Effect(FILE_WRITTEN, f"{path} is missing, and is written", silent=True, path=path))
         return zookeeper_fault(self.directories)

@@ -19,6 +19,7 @@ from kforensics.forensics.metadata.registrations import (
 )
 from kforensics.forensics.metadata.topic_image import PartitionRegistration
 from kforensics.forensics.partition.partition_files import LIVE, Partition
+from kforensics.forensics.partition.unused_metadata import unused_since
 from kforensics.parsers.files.log_names import METADATA_TOPIC
 from kforensics.parsers.files.source import Source, open_source
 from kforensics.parsers.format.rows import Batch, Record
@@ -103,8 +104,11 @@ class MetadataBatch(NamedTuple):
 
 
 def metadata_records(partitions: Iterable[Partition], kinds: Collection[str]) -> Iterator[MetadataRecord]:
-    """Yield records of some types in log order; if the start of the log is missing, those of a snapshot come first."""
-    copies = [copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments]
+    """Yield records of some types in log order; if the start of the log is missing, those of a snapshot come first.
+
+    They are those of the longest copy that is in force.
+    """
+    copies = in_force(copy for copy in partitions if copy.place.topic == METADATA_TOPIC and copy.segments)
     if not copies:
         return
     for batch in metadata_batches(longest_copy(copies), kinds):
@@ -166,6 +170,11 @@ def is_whole_snapshot(path: str) -> bool:
             last = batch
         footer = next(iter(read_records(source, last)), None) if last is not None and last.is_control else None
     return isinstance(footer, Record) and decode_control_record(footer.key, footer.value).type_name == FOOTER
+
+
+def in_force(copies: Iterable[Partition]) -> list[Partition]:
+    """Return the copies of a metadata log without those that a broker with ZooKeeper ignores."""
+    return [copy for copy in copies if unused_since(copy.log_dir) is None]
 
 
 def longest_copy(copies: Iterable[Partition]) -> Partition:

@@ -23,6 +23,7 @@ __all__ = [
     "kept_until",
     "may_precede",
     "newest_batch_time",
+    "newest_time_in",
     "newest_written_ms",
     "precede_data",
     "predated_by",
@@ -105,11 +106,21 @@ def newest_batch_time(partition: Partition) -> int | None:
     Raises:
         InputError: the segment cannot be read.
     """
-    for segment in partition.segments[-1:]:
-        with open_source(segment.path) as source:
-            batches = (batch for batch in walk(source) if isinstance(batch, Batch) and batch.crc_valid)
-            return max(filter(None, (batch.max_timestamp for batch in batches)), default=None)
-    return None
+    return newest_time_in(partition.segments[-1].path) if partition.segments else None
+
+
+def newest_time_in(segment: str) -> int | None:
+    """Return the newest timestamp in a segment, None if it has none.
+
+    Args:
+        segment: path of the segment.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with open_source(segment) as source:
+        batches = (batch for batch in walk(source) if isinstance(batch, Batch) and batch.crc_valid)
+        return max(filter(None, (batch.max_timestamp for batch in batches)), default=None)
 
 
 def _written_by_broker(state: PartitionState) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kforensics.errors import InputError, InputForbiddenError, InputMissingError
 from kforensics.parsers.files.discover import FoundFile
@@ -56,6 +56,7 @@ class LogDir:
         directory_id: from ``meta.properties``; brokers before 3.7 write none.
         broker_id: from ``meta.properties``.
         beside: the other log directories of its broker that were found, without their checkpoints.
+        version: of ``meta.properties``: 0 of a broker with ZooKeeper, 1 with KRaft; None without that file.
     """
 
     path: str | None
@@ -68,6 +69,7 @@ class LogDir:
     forbidden: Mapping[str, str] = field(default_factory=dict)
     broker_id: int | None = None
     beside: tuple[LogDir, ...] = ()
+    version: int | None = None
 
     @property
     def written_ms(self) -> int | None:
@@ -125,8 +127,11 @@ def log_dir_of(path: str | None, files: Iterable[FoundFile]) -> LogDir:
             damaged[name] = str(error)
     clean = any(file.kind == "clean-shutdown" for file in files)
     meta = _meta_properties(files)
-    cluster_id, directory_id, node_id = (meta.cluster_id, meta.directory_id, meta.node_id) if meta else (None,) * 3
-    return LogDir(path, checkpoints, damaged, clean, cluster_id, written, directory_id, denied, node_id)
+    log_dir = LogDir(path, checkpoints, damaged, clean, written=written, forbidden=denied)
+    if meta is None:
+        return log_dir
+    log_dir = replace(log_dir, cluster_id=meta.cluster_id, directory_id=meta.directory_id)
+    return replace(log_dir, broker_id=meta.node_id, version=meta.version)
 
 
 def _meta_properties(files: Iterable[FoundFile]) -> MetaProperties | None:
