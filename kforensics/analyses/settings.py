@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from kforensics.analyses.times import as_of_ms
@@ -143,7 +144,8 @@ def _of_file(path: str) -> list[Setting]:
         raise UsageError(f"--server-properties {path} is not a file of properties: {faults[0].detail}")
     values = {row.name: row.value for row in rows if isinstance(row, Property)}  # the last one counts, as in Java
     names = sorted(filter(is_of_broker, values), key=[*BROKER_NAMES, *KNOWN].index)  # log.retention.ms before .hours
-    return [validated(name, values[name], path, f"--server-properties {path}: {name}") for name in names]
+    settings = (validated(name, values[name], path, f"--server-properties {path}: {name}") for name in names)
+    return [replace(setting, is_static=True) for setting in settings]
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs the instance dictionary
@@ -181,6 +183,7 @@ def settings_in_force(investigation: Investigation, topics: Sequence[str] = ()) 
 
 def with_given(rules: Rules, given: Sequence[Setting]) -> Rules:
     """Return the limits that follow from the settings that a user gives."""
+    given = sorted(given, key=attrgetter("is_static"))
     of_topics = tuple(setting for setting in given if setting.is_of_topics)
     return replace(rules, settings=tuple(one for one in given if not one.is_of_topics), topic_settings=of_topics)
 

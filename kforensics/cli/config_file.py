@@ -89,7 +89,9 @@ def settings_of(config: str, assignments: tuple[str, ...], server_properties: st
         return given_settings(assignments, server_properties)
     if server_properties == config.values.get("server_properties"):  # the default
         return (*given_settings(assignments, None), *config.settings, *given_settings((), server_properties))
-    return (*given_settings(assignments, server_properties), *config.settings)
+    given = given_settings(assignments, server_properties)
+    named = {one.name for one in given}  # on the command line, which counts first, although a broker's file is static
+    return (*given, *(one for one in config.settings if one.name not in named))
 
 
 def _is_evidence(params: Mapping[str, Any]) -> bool:

@@ -28,6 +28,7 @@ from tests.forensics.partition_states import partitions_under
 TRANSACTIONS = SAMPLES / "transactions-v2"
 METADATA = SAMPLES / "cluster-metadata"
 DATA = ROOT / "tests" / "data"
+PLACES = [(log_dir, topic) for log_dir in ("/one", "/two") for topic in ("t", "u")]
 
 
 def _given(*assignments: str, file: str | None = None) -> dict[str, str]:
@@ -366,15 +367,41 @@ def test_the_settings_in_force_are_those_of_an_audit_without_what_is_replaced() 
 
 def test_each_source_is_named(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
-    properties.write_text("log.retention.hours=2\nproducer.id.expiration.ms=7000\n")
+    properties.write_text("log.retention.hours=2\nlog.retention.bytes=7777\nproducer.id.expiration.ms=7000\n")
     words = ("--set", "producer.id.expiration.ms=5000", "--server-properties", properties, METADATA)
     values = {(row["name"], row["topic"]): (row["value"], row["source"]) for row in _in_force(*words)}
     assert values["producer.id.expiration.ms", None] == ("5000", "--set")
-    assert values["retention.ms", None] == ("7200000", str(properties))
+    assert values["retention.bytes", None] == ("7777", str(properties))
+    assert values["retention.ms", None] == ("999999999", "metadata log, default of the brokers")
     assert values["max.message.bytes", "kept"] == ("9999", "metadata log, topic kept")
     assert values["max.message.bytes", None] == ("1048588", f"{DEFAULT} since 2.5")
     (proven,) = [row for row in _in_force(SAMPLES / "producer-expiry") if row["name"] == PRODUCER_EXPIRY]
     assert proven["source"].startswith("proof: ")
+
+
+def test_what_was_set_dynamically_counts_before_the_file_of_a_broker(tmp_path: Path) -> None:
+    """As in Kafka: topic, broker, default of the brokers, server.properties, and only then its own default."""
+    properties = tmp_path / "server.properties"
+    properties.write_text("message.max.bytes=8888\nlog.retention.ms=1000\nproducer.id.expiration.ms=7000\n")
+    words = ("--server-properties", properties)
+    values = {(row["name"], row["topic"]): row["value"] for row in _in_force(*words, METADATA)}
+    assert (values["max.message.bytes", "kept"], values["max.message.bytes", None]) == ("9999", "8888")
+    assert values["retention.ms", None] == "999999999"
+    assert ("retention.ms", "later-3") in values
+    file = str(properties)
+    (expiry,) = [row for row in _in_force(*words, SAMPLES / "producer-expiry") if row["name"] == PRODUCER_EXPIRY]
+    assert (expiry["value"], expiry["source"]) == ("7000", file)
+    rules = _rules(METADATA, *given_settings(["retention.ms=5"], file)).at(str(METADATA / "broker-1"), "kept")
+    assert rules.of_topic("retention.ms").source == "--set"
+    assert rules.of_topic("max.message.bytes").value == "9999"
+
+
+def test_a_topic_counts_before_its_broker_and_that_before_the_default_of_the_brokers() -> None:
+    topic = Setting("retention.ms", "1", "metadata log, topic t", "topic t")
+    broker = Setting("retention.ms", "2", "metadata log, broker 1", "broker 1", frozenset({"/one"}))
+    rules = Rules(0, topic_settings=(topic, broker, Setting("retention.ms", "3", "metadata log")))
+    found = {(log_dir, name): rules.at(log_dir, name).of_topic("retention.ms").value for log_dir, name in PLACES}
+    assert found == {("/one", "t"): "1", ("/two", "t"): "1", ("/one", "u"): "2", ("/two", "u"): "3"}
 
 
 def test_topics_select_their_settings_and_not_those_of_brokers() -> None:

@@ -1,6 +1,7 @@
 """Collects the settings of brokers and topics from their files, those that count first, and what a cluster deleted.
 
-What a user gives comes first, then the metadata log, then what the files prove. Kafka's defaults fill the rest.
+What a user gives comes first, then the metadata log, a broker's ``server.properties``, and what the files prove.
+Kafka's defaults fill the rest.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def rules_by_evidence(
     log_dirs: dict[str, set[tuple[int | None, str | None]]] = defaultdict(set)
     for member in members if by_cluster else ():
         log_dirs[clusters.name_of_member(member)].add((member.broker_id, member.log_dir))
-    settings, defaults, remote_logs, predated = list(given), list[Setting](), list[RemoteLog](), {*rules.predated}
+    settings, static = ([one for one in given if one.is_static is is_static] for is_static in (False, True))
+    proven, defaults, remote_logs, predated = list[Setting](), list[Setting](), list[RemoteLog](), {*rules.predated}
     unreplicated, shown = [*rules.unreplicated_topics], dict[str, Any]()
     for cluster, of_cluster in sorted(by_cluster.items()):
         settings += _configured(of_cluster, log_dirs[cluster])
@@ -140,11 +142,11 @@ def rules_by_evidence(
         for name, known in _shown(of_cluster, log_dirs[cluster]).items():
             shown[name] = {**shown.get(name, getattr(rules, name)), **known}
         predated |= {one.member.log_dir for one in of_cluster if one.predated_ms > rules.clock_skew_ms}
-        limits = _with(rules, settings)
-        settings += [*_proven_timeout(of_cluster, limits, log_dirs[cluster]), *_proven_expiry(of_cluster, limits)]
+        limits = _with(rules, [*settings, *static])
+        proven += [*_proven_timeout(of_cluster, limits, log_dirs[cluster]), *_proven_expiry(of_cluster, limits)]
         defaults += _defaults(of_cluster, log_dirs[cluster])
     return replace(
-        _with(rules, [*settings, *defaults]),
+        _with(rules, [*settings, *static, *proven, *defaults]),
         remote_logs={**_by_partition(remote_logs), **rules.remote_logs},
         unreplicated_topics=tuple(unreplicated),
         predated=frozenset(predated),

@@ -260,6 +260,8 @@ class Setting:
         entity: the broker or topic that has it, such as ``broker 1`` or ``topic orders``; None if it is for all.
         log_dirs: the log directories that it is for; None if it is for all.
         lower_bound: for a value that is proven by files alone, the lowest value that agrees with them.
+        is_static: whether it is in a broker's ``server.properties``, below what was set dynamically. Rules:
+            ``DynamicBrokerConfig`` and ``LogConfig.fromProps``.
     """
 
     name: str
@@ -268,6 +270,7 @@ class Setting:
     entity: str | None = None
     log_dirs: frozenset[str | None] | None = None
     lower_bound: int | None = None
+    is_static: bool = False
 
     def is_for(self, log_dir: str | None) -> bool:
         """Return whether the setting is for a log directory."""
@@ -282,6 +285,11 @@ class Setting:
     def is_of_topics(self) -> bool:
         """Whether topics have it, so that no limit of a broker follows from it."""
         return KNOWN[self.name].of_topics
+
+    @property
+    def is_of_one_topic(self) -> bool:
+        """Whether it is the setting of one topic."""
+        return (self.entity or "").startswith("topic ")
 
     @property
     def meaning(self) -> str:

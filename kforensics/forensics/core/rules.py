@@ -142,8 +142,8 @@ class Rules:
         if log_dir in self.cluster_times:
             earlier = replace(self, as_of_ms=self.cluster_times[log_dir], newest_ms=self.as_of_ms, cluster_times={})
             return earlier.at(log_dir, topic)
-        entities = (f"topic {topic}", None) if topic is not None else ()
-        of_topic = tuple(one for one in self.topic_settings if one.entity in entities and one.is_for(log_dir))
+        own = tuple(one for one in self.topic_settings if topic is not None and one.is_for(log_dir))
+        of_topic = tuple(one for one in own if not one.is_of_one_topic or one.entity == f"topic {topic}")
         if not self.settings:
             return replace(self, topic_settings=of_topic) if self.topic_settings else self
         limits: dict[str, Any] = {

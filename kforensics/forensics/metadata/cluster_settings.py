@@ -201,7 +201,7 @@ class _Reader:
     def facts(self) -> ClusterFacts:
         """Return what the records show."""
         settings = [*_configured(self.values), *_partition_counts(self.topics.topics())]
-        settings.sort(key=lambda one: one.setting.entity is None)  # defaults of the brokers last
+        settings.sort(key=_rank)
         oldest = min(self.levels.values(), default=0)
         release = max((release for level, release in RELEASES.items() if level <= oldest), default=None)
         unreplicated = tuple(sorted(topic_id for topic_id, most in self.most_replicas.items() if most == 1))
@@ -211,6 +211,12 @@ class _Reader:
         dated = {key: epochs for key, one in leaderships if (epochs := one.dated_epochs)}
         topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost, dated, self.topics.compacted)
         return ClusterFacts(tuple(settings), release, topics, self.releases)
+
+
+def _rank(setting: ClusterSetting) -> int:
+    """Return what counts first: a topic's own settings, then those of a broker, then the defaults of the brokers."""
+    entity = setting.setting.entity
+    return 2 if entity is None else int(setting.broker is not None)
 
 
 def _configured(values: Mapping[tuple[int, str, str], str]) -> Iterator[ClusterSetting]:
