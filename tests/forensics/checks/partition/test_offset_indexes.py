@@ -282,6 +282,38 @@ def test_a_log_may_have_grown_past_the_first_entries_that_a_truncation_left(
     assert all("truncated: likely" in finding.benign[0] for finding in results) == (severities == {Severity.INFO})
 
 
+OUTGROWN = {
+    "all after the truncation": (False, [30], [(14, 2, 7), (16, 3, 7)], {Severity.INFO}),
+    "after one that fits": (False, [30], [(9, 1, 0), (14, 2, 7)], {Severity.INFO}),
+    "one before the truncation": (False, [30], [(9, 1, 7), (14, 2, 7)], {Severity.WARNING}),
+    "no snapshot shows a truncation": (False, [], [(14, 2, 7)], {Severity.WARNING}),
+    "a snapshot in the last leader epoch": (False, [35], [(16, 3, 7)], {Severity.WARNING}),
+    "of a stopped broker": (True, [30], [(14, 2, 7)], {Severity.ERROR}),
+}
+
+
+@pytest.mark.parametrize(("clean", "snapshots", "entries", "severities"), OUTGROWN.values(), ids=OUTGROWN)
+def test_a_log_may_have_grown_past_all_entries_that_a_truncation_left(
+    tmp_path: Path,
+    clean: bool,
+    snapshots: Sequence[int],
+    entries: Sequence[tuple[int, int, int]],
+    severities: set[Severity],
+) -> None:
+    """A replica of 3.9.1 truncated its log to where an unclean leader continued, and grew beyond the entry it left."""
+    folder = forge(
+        tmp_path,
+        LONGER,
+        clean_shutdown=clean,
+        leader_epochs={0: 0, 30: 1},
+        snapshots={offset: [] for offset in snapshots},
+    )
+    at = positions(folder, 20)
+    results = with_index(tmp_path, [(offset, at[batch - 1] + by) for offset, batch, by in entries], 20)
+    assert {finding.severity for finding in results if finding.code.name == MISMATCH} == severities
+    assert all("truncated: likely" in finding.benign[0] for finding in results) == (severities == {Severity.INFO})
+
+
 PREALLOCATED = {
     "as a running broker has them": (240, 240, Severity.INFO),
     "rounded down to entries": (248, 240, Severity.INFO),
