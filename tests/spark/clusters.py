@@ -16,6 +16,8 @@ from typing import TypeVar
 
 import pytest
 
+from tests.spark.class_archive import class_options
+
 __all__ = ["Cluster", "standalone_cluster"]
 
 PATIENCE = 60.0
@@ -26,8 +28,6 @@ HOSTS = (HOST, "localhost")
 QUICK_COMPILE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 DAEMON = {
     "SPARK_DAEMON_MEMORY": "256m",
-    # The REST server would take a fixed port.
-    "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_COMPILE} -Dspark.master.rest.enabled=false",
     "SPARK_LAUNCHER_OPTS": QUICK_COMPILE,
     "SPARK_LOCAL_IP": HOST,
     "SPARK_NO_DAEMONIZE": "1",
@@ -35,11 +35,9 @@ DAEMON = {
 # For a driver: it and its executors are found whatever the machine is called.
 DRIVER = {
     "spark.driver.bindAddress": HOST,
-    "spark.driver.extraJavaOptions": QUICK_COMPILE,
     "spark.driver.host": HOST,
     "spark.driver.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": QUICK_COMPILE,
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
 }
@@ -92,7 +90,8 @@ class Cluster:
     @property
     def conf(self) -> dict[str, str]:
         """The properties that a driver needs, the master among them."""
-        return {**DRIVER, "spark.master": self.url}
+        names = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+        return {**DRIVER, "spark.master": self.url, **dict.fromkeys(names, _java_options())}
 
     def executors(self) -> list[int]:
         """Return the process ids of the executors that run now, oldest first."""
@@ -184,11 +183,11 @@ def standalone_cluster(
     """
     import pyspark  # only Spark's tests need it
 
-    (folder / "conf").mkdir()
     settings = {
         **DAEMON,
+        # The REST server would take a fixed port.
+        "SPARK_DAEMON_JAVA_OPTS": f"{_java_options()} -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
@@ -199,6 +198,10 @@ def standalone_cluster(
         yield cluster
     finally:
         cluster.stop()
+
+
+def _java_options() -> str:
+    return f"{QUICK_COMPILE} {class_options()}".rstrip()
 
 
 def _running() -> list[int]:

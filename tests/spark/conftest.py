@@ -13,20 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from kforensics.spark.session import QUICK_COMPILE
-
-# What both ends of a local session need, whatever the machine is called.
-LOCAL = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": QUICK_COMPILE,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-}
+from tests.spark.class_archive import local_conf
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +22,8 @@ def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # not all tests of this folder need it
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("kforensics tests")
-    for name, value in LOCAL.items():
+    builder = SparkSession.builder.appName("kforensics tests")
+    for name, value in local_conf().items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

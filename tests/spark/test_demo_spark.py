@@ -12,6 +12,7 @@ import pytest
 
 from scripts import documented
 from tests.command import ROOT
+from tests.spark.class_archive import submit_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.repository]
 
@@ -30,7 +31,7 @@ def test_the_demo_on_spark_prints_what_the_readme_shows(tmp_path: Path) -> None:
     ended = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=ROOT,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, **submit_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -17,8 +17,8 @@ import kforensics
 from kforensics.parsers.kernels import library
 from tests.command import ROOT, SAMPLES
 from tests.spark.audits import Stored, audit_in_process, stored
+from tests.spark.class_archive import local_conf
 from tests.spark.clusters import Cluster, standalone_cluster
-from tests.spark.conftest import LOCAL
 
 LOGS = str(SAMPLES / "transactions-v2")
 AUDIT = ("audit", "--quiet", "--as-of", "2026-11-21T12:30", "--fail-on", "never")
@@ -90,8 +90,7 @@ def _submitted(conf: Mapping[str, str], python: str, *words: str, cwd: Path) -> 
 def test_spark_submit_runs_a_checkout(tmp_path: Path, expected: Stored) -> None:
     """It brings its session, and without ``--engine`` the audit takes it."""
     store = tmp_path / "store"
-    conf = {**LOCAL, "spark.master": "local[2]"}
-    ended = _submitted(conf, sys.executable, "cli.py", *AUDIT, "--output", str(store), LOGS, cwd=ROOT)
+    ended = _submitted(local_conf(), sys.executable, "cli.py", *AUDIT, "--output", str(store), LOGS, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("CRITICAL, 4 incidents: 18 partitions, ")
     assert stored(store) == expected

@@ -15,6 +15,7 @@ import pytest
 from kforensics.errors import install_line
 from kforensics.spark.session import OPTIONS, StartupOutput, check_workers, options_first
 from tests.command import ROOT, SAMPLES
+from tests.spark.class_archive import submit_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +131,7 @@ def test_workers_of_another_python_are_told_before_they_fail(tmp_path: Path) -> 
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     python.chmod(0o755)
-    ended = _run({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, "-c", REGISTERS)
+    ended = _run({"PATH": f"{tmp_path}:{os.environ['PATH']}", **submit_environment()}, "-c", REGISTERS)
     assert ended.stdout == (
         f"the Python workers of this session are {python}, which cannot import kforensics; set"
         f" PYSPARK_PYTHON={sys.executable} before the session starts\n"
