@@ -19,6 +19,31 @@ def some(values: Sequence[T], every: int = 7, first: int = 0) -> Sequence[T]:
     return values if IS_THOROUGH else values[first::every]
 
 
+# One sample of each kind: transactions of each version, a cluster with transactions, one with replicas that diverged,
+# damaged and legacy logs, compacted and remote ones, a crash, duplicates, and every kind of record.
+OF_EACH_KIND = (
+    "classic-transaction",
+    "compaction",
+    "consume-transform-produce",
+    "crash-before-recovery",
+    "damaged",
+    "duplicates",
+    "every-record",
+    "legacy-2.7",
+    "legacy-magic-0",
+    "remote-storage",
+    "replication",
+    "transactions-v0",
+    "transactions-v1",
+    "transactions-v2",
+)
+
+
+def of_each_kind(names: Sequence[str]) -> Sequence[str]:
+    """Return the samples of ``OF_EACH_KIND`` that are among those named, all of them in a thorough run."""
+    return names if IS_THOROUGH else [name for name in names if name in OF_EACH_KIND]
+
+
 def share(number: int, part: int) -> int:
     """Return a part of a number of cases, all of them in a thorough run."""
     return number if IS_THOROUGH else max(1, number // part)

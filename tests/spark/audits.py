@@ -107,7 +107,9 @@ def _main(words: dict[str, Any]) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     given = words["request"]
-    request = SparkRequest(**{**given, "paths": tuple(given["paths"]), "topics": tuple(given["topics"])})
+    # A finished task counts for a request with the same types, too.
+    given |= {name: tuple(given[name]) for name in ("paths", "topics", "settings") if name in given}
+    request = SparkRequest(**given)
     plan = planned(spark, request)
     print(f"going on from {plan.finished.count() if plan.finished else 0} finished tasks")  # noqa: T201  # as below
     report = audited_on_spark(spark, plan, request)

@@ -17,7 +17,7 @@ from tests.spark.event_logs import EVENT_LOG, events
 from tests.thorough import some
 
 pytestmark = [pytest.mark.spark, pytest.mark.exhaustive]
-PATHS = tuple(str(SAMPLES / name) for name in ("transactions-v2", "replication", "duplicates"))
+PATHS = tuple(str(SAMPLES / name) for name in some(("replication", "transactions-v2", "duplicates"), 2))
 # Second attempts of what takes longer than most tasks of its stage, and of what is the last of few.
 SPECULATION = {
     "spark.speculation": "true",

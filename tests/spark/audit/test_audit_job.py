@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,10 @@ from tests.spark.audits import (
     read_bytes,
     stored,
 )
+from tests.spark.class_archive import local_conf
 from tests.spark.clusters import standalone_cluster
 from tests.spark.object_store import object_store
-from tests.thorough import some
+from tests.thorough import of_each_kind, some
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +47,14 @@ pytestmark = pytest.mark.spark
 OF_TRANSACTIONS = ("producer_id", "first_offset", "last_offset", "marker_offset", "batches", "records", "bytes")
 OF_PRODUCERS = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp")
 SOME = ("transactions-v2", "compaction", "ghosts", "duplicates")
+PARTS = of_each_kind(sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden"))
+
+
+@pytest.fixture(scope="module")
+def of_parts(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Return what an audit of a sample of each kind in this process says."""
+    paths = [str(SAMPLES / name) for name in PARTS]
+    return audit_in_process(paths, tmp_path_factory.mktemp("parts") / "store")
 
 
 @pytest.fixture(scope="module")
@@ -113,16 +123,27 @@ def test_all_samples(spark: SparkSession, tmp_path: Path, everything: Stored, re
     _assert_same(audit_here(spark, _request(tmp_path / "store", SAMPLES)), everything, request)
 
 
-@pytest.mark.parametrize("options", [{}, {"split_size": 1, "whole": 0, "few": 0}])
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    some(
+        [
+            ({}, "transactions-v1"),
+            ({}, "consume-transform-produce"),
+            ({"split_size": 1, "whole": 0, "few": 0}, "consume-transform-produce"),
+            ({}, "rolling-restart"),
+            ({"split_size": 1, "whole": 0, "few": 0}, "rolling-restart"),
+            ({"split_size": 1, "whole": 0, "few": 0}, "transactions-v1"),
+        ],
+        2,
+    ),
+)
 def test_transactions_of_clusters_are_joined_in_parts(
-    spark: SparkSession, tmp_path: Path, options: dict[str, int], request: pytest.FixtureRequest
+    spark: SparkSession, tmp_path: Path, options: dict[str, int], folder: str, request: pytest.FixtureRequest
 ) -> None:
     """Whether one task reads a partition or several, with the coordinators around a selection and without."""
-    for number, folder in enumerate(("transactions-v1", "consume-transform-produce", "rolling-restart")):
-        found = audit_here(spark, _request(tmp_path / f"spark-{number}", SAMPLES / folder, joins=3, **options))
-        _assert_same(found, audit_in_process([str(SAMPLES / folder)], tmp_path / f"process-{number}"), request, 20)
-        parts = list((tmp_path / f"spark-{number}" / "distributed_transactions").glob("*joined-*"))
-        assert len(parts) > 1
+    found = audit_here(spark, _request(tmp_path / "spark", SAMPLES / folder, joins=3, **options))
+    _assert_same(found, audit_in_process([str(SAMPLES / folder)], tmp_path / "process"), request, 20)
+    assert len(list((tmp_path / "spark" / "distributed_transactions").glob("*joined-*"))) > 1
 
 
 def test_markers_that_were_skipped_for_want_of_a_leader(
@@ -154,12 +175,13 @@ def test_operators_aborts_of_living_transactions(
 
 
 @pytest.mark.exhaustive
-def test_all_samples_in_the_smallest_splits(
-    spark: SparkSession, tmp_path: Path, everything: Stored, request: pytest.FixtureRequest
+def test_samples_in_the_smallest_splits(
+    spark: SparkSession, tmp_path: Path, of_parts: Stored, request: pytest.FixtureRequest
 ) -> None:
     """Wherever an index allows it, in as many rounds as there can be, and as the sequential fold has it."""
     store = tmp_path / "store"
-    _assert_same(audit_here(spark, _request(store, SAMPLES, split_size=1, whole=0, few=0)), everything, request)
+    paths = [SAMPLES / name for name in PARTS]
+    _assert_same(audit_here(spark, _request(store, *paths, split_size=1, whole=0, few=0)), of_parts, request)
     counts = _compare_with_fold(store)
     assert min(counts.values()) > 100
     request.node.user_properties.append(("same on Spark", {f"{name} of the fold": n for name, n in counts.items()}))
@@ -174,6 +196,8 @@ def _compare_with_fold(store: Path) -> dict[str, int]:
             by_folder.setdefault(folder, {}).setdefault(name, []).append(row)
     counts = {"partitions": 0, "transactions": 0, "producers": 0}
     for partition in PARTITIONS:
+        if partition.folder.relative_to(SAMPLES).parts[0] not in PARTS:
+            continue
         found = by_folder[str(partition.folder)]
         replay = fold(all_batches(partition), partition.boundary)
         expected = rows_of(replay)
@@ -218,7 +242,7 @@ def test_splits_of_any_size_down_to_one_batch(
     assert read_bytes(tmp_path / "store") == sum(log.stat().st_size for log in (tmp_path / "logs").rglob("*.log"))
 
 
-@pytest.mark.parametrize("whole", [0, 1 << 20])
+@pytest.mark.parametrize("whole", some([0, 1 << 20], 2))
 def test_replicas_report_the_same_duplicates(spark: SparkSession, tmp_path: Path, whole: int) -> None:
     """One replica reports its duplicates, another one what only that one still has."""
     shutil.copytree(SAMPLES / "replication", tmp_path / "logs")
@@ -276,17 +300,22 @@ def test_a_cluster_of_all_samples_on_a_cluster_that_loses_an_executor(
 
 
 @pytest.mark.exhaustive
-def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_cluster", some([False, True], 2))
+def test_a_bucket_is_audited_into_a_bucket(tmp_path: Path, *, on_cluster: bool) -> None:
     """The credentials are in the environment of driver and workers, and nowhere in the store."""
     (tmp_path / "s3").mkdir()
     (tmp_path / "spark").mkdir()
-    with object_store(tmp_path / "s3") as bucket:
+    with object_store(tmp_path / "s3") as bucket, ExitStack() as cluster:
         uri = bucket.put(SAMPLES / "transactions-v2", "logs")
         local = bucket.folder / uri.removeprefix("s3://")
         expected = audit_in_process([str(local)], tmp_path / "expected")
         wanted = _request("s3://logs/evidence", uri, whole=0, split_size=1)
-        with standalone_cluster(tmp_path / "spark", environment=bucket.environment) as cluster:
-            output, _ = (driver := audit_elsewhere(cluster.conf, wanted, bucket.environment)).communicate(timeout=300)
+        conf = local_conf()
+        if on_cluster:
+            running = standalone_cluster(tmp_path / "spark", environment=bucket.environment)
+            conf = cluster.enter_context(running).conf
+        output, _ = (driver := audit_elsewhere(conf, wanted, bucket.environment)).communicate(timeout=300)
+        cluster.close()
         assert driver.returncode == 0, output
         store = bucket.folder / "logs" / "evidence"
         found = stored(store)
@@ -329,7 +358,7 @@ def test_settings_are_those_of_the_audit_in_process(
             ("producer-expiry", ("gap",)),
             ("remote-retention", ("kept",)),
         ],
-        2,
+        4,
     ),
 )
 @pytest.mark.parametrize("alone", [False, True])

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,11 @@ from kforensics.spark.audit.finished_tasks import FinishedTasks, resume_key
 from kforensics.spark.audit.run import SparkRequest
 from tests.command import SAMPLES
 from tests.forensics.forge import forge
-from tests.spark.audits import AS_OF_MS, Stored, audit_elsewhere, audit_in_process, read_bytes, stored
+from tests.spark.audits import AS_OF_MS, Stored, audit_elsewhere, audit_here, audit_in_process, read_bytes, stored
+from tests.spark.class_archive import local_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 SCHEMA = pa.schema([("number", pa.int64()), ("payload", pa.binary())])
@@ -151,7 +156,7 @@ def killed(request: SparkRequest, folder: Path, conf: dict[str, str], finished: 
 
 @pytest.mark.thorough
 def test_an_audit_that_was_killed_goes_on(logs: list[str], expected: Stored, tmp_path: Path) -> None:
-    store, conf = tmp_path / "store", {"spark.master": "local[2]", "spark.ui.enabled": "false"}
+    store, conf = tmp_path / "store", local_conf()
     request = SparkRequest(
         tuple(logs), output=str(store), as_of_ms=AS_OF_MS, records=True, whole=0, split_size=1, few=0
     )
@@ -167,17 +172,17 @@ def test_an_audit_that_was_killed_goes_on(logs: list[str], expected: Stored, tmp
 
 
 @pytest.mark.exhaustive
-def test_an_audit_that_was_killed_half_way_reads_the_other_half(tmp_path: Path) -> None:
+def test_an_audit_that_was_killed_half_way_reads_the_other_half(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processors get eight tasks that read; after four of them at most 60 % of the bytes are left."""
     logs, store = tmp_path / "logs", tmp_path / "store"
     for number in range(16):
         forge(logs, "D 1 0 0-4 @0-4 T; M 1 0 C 3 @5", topic=f"topic{number:02}")
     size = sum(path.stat().st_size for path in logs.rglob("*.log"))
     request = SparkRequest((str(logs),), output=str(store), as_of_ms=AS_OF_MS, whole=0, split_size=1, alone=True)
-    conf = {"spark.master": "local[2]", "spark.ui.enabled": "false"}
-    killed(request, tmp_path, conf, 4)
-    driver = audit_elsewhere(conf, request, {"XDG_STATE_HOME": str(tmp_path / "state")})
-    output, _ = driver.communicate(timeout=400)
-    assert driver.returncode == 0, output
+    killed(request, tmp_path, local_conf(), 4)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = audit_here(spark, request)
     assert 0 < read_bytes(store) <= 0.6 * size
-    assert stored(store) == audit_in_process([str(logs)], tmp_path / "expected")
+    assert found == audit_in_process([str(logs)], tmp_path / "expected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SPLITS: dict[str, Any] = {"split_size": 4096, "whole": 0, "few": 0}
-# The rounds that a test of every day runs: a cleaning, a truncation and a deletion are among them.
-FEW_ROUNDS = 5
+# After which rounds a test of every day audits: there was a cleaning before the first of them, then a truncation and a
+# deletion.
+FEW_ROUNDS = (2, 5)
 
 
-@pytest.mark.parametrize("rounds", [FEW_ROUNDS, pytest.param(ROUNDS, marks=pytest.mark.thorough)])
-def test_rounds_equal_full_audits_and_read_what_is_new(spark: SparkSession, tmp_path: Path, rounds: int) -> None:
+@pytest.mark.parametrize(
+    "rounds", [FEW_ROUNDS, pytest.param((*range(1, ROUNDS + 1),), marks=pytest.mark.thorough)], ids=len
+)
+def test_rounds_equal_full_audits_and_read_what_is_new(
+    spark: SparkSession, tmp_path: Path, rounds: tuple[int, ...]
+) -> None:
     cluster = GrowingCluster(tmp_path / "data")
     previous = tmp_path / "0"
     audited(cluster.folder, previous)
-    for number in range(1, rounds + 1):
+    for last, number in pairwise((0, *rounds)):
         before, store = contents(cluster.folder), tmp_path / str(number)
-        cluster.change(number)
+        for day in range(last + 1, number + 1):
+            cluster.change(day)
         after = contents(cluster.folder)
         options = SPLITS if number % 2 else {}
         paths = (str(cluster.folder),)

@@ -19,6 +19,7 @@ from kforensics.parsers.tables.schemas import TABLES, arrow_schema
 from kforensics.spark.source.source_options import ddl_of
 from tests.api.test_examples import run_examples
 from tests.command import CLASSIC, ROOT, SAMPLES
+from tests.thorough import of_each_kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,8 @@ PUSHING = "spark.sql.python.filterPushdown.enabled"
 # Bytes of a task of some four files.
 FEW_FILES = 4 << 20
 TRANSACTIONS = SAMPLES / "transactions-v2"
+NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
+PARTS = [SAMPLES / name for name in of_each_kind(NAMES)]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def load(spark: SparkSession) -> Load:
     """Return what loads a table: its name, the paths, options."""
     kforensics.register(spark)
 
-    def load(table: str, paths: Any = SAMPLES, **options: Any) -> DataFrame:
+    def load(table: str, paths: Any = PARTS, **options: Any) -> DataFrame:
         names = [str(path) for path in paths] if isinstance(paths, list) else str(paths)
         return spark.read.format("kforensics").option("table", table).options(**options).load(names)
 
@@ -53,8 +56,8 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def every() -> kforensics.Dump:
-    """Return a dump of all samples."""
-    return kforensics.dump(SAMPLES)
+    """Return a dump of the samples."""
+    return kforensics.dump(PARTS)
 
 
 def rows(frame: DataFrame) -> pa.Table:
@@ -116,7 +119,7 @@ def test_columns_are_chosen_by_option_or_schema(spark: SparkSession, load: Load,
     )
     by_option = load("records", columns="timestamp,offset,headers")
     schema = "timestamp bigint, offset bigint, headers array<struct<key: string, value: binary>>"
-    by_schema = spark.read.format("kforensics").schema(schema).option("table", "records").load(str(SAMPLES))
+    by_schema = spark.read.format("kforensics").schema(schema).option("table", "records").load([*map(str, PARTS)])
     assert by_option.columns == by_schema.columns == ["timestamp", "offset", "headers"]
     assert rows(by_option).cast(expected.schema).equals(expected)
     assert rows(by_schema).cast(expected.schema).equals(expected)
@@ -226,7 +229,7 @@ def test_filters_are_no_option(pushing: SparkSession, load: Load) -> None:
 
 
 def test_every_table_is_a_view(spark: SparkSession, every: kforensics.Dump) -> None:
-    names = kforensics.views(spark, [str(SAMPLES)], prefix="logs_")
+    names = kforensics.views(spark, [*map(str, PARTS)], prefix="logs_")
     assert names == tuple(f"logs_{name}" for name in TABLES)
     (row,) = spark.sql("select count(*) as controls from logs_batches where is_control").collect()
     assert row.controls == pc.sum(every.batches["is_control"]).as_py() > 0
