@@ -247,7 +247,8 @@ def _what(event: GroupEvent) -> str:
     how = {GroupEventKind.ABORTED: "aborted ", GroupEventKind.PENDING: "pending "}.get(event.kind, "")
     offsets = str(event.first) if event.first == event.last else f"{event.first} to {event.last}"
     count = f" in {event.times:,} commits, the last at {format_time_ms(event.last_time)}" if event.times > 1 else ""
-    return f"{how}commits of {where}: {offsets}{count}" if count else f"{how}commit of {where}: {offsets}"
+    why = f"; {event.why}" if event.why else ""
+    return f"{how}commit{'s' if count else ''} of {where}: {offsets}{count}{why}"
 
 
 def _reset(event: GroupEvent) -> str:

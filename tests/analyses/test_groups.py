@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from kforensics.forensics.coordinators.consumer_groups.reset_causes import Reset
 from kforensics.parsers.messages.group import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
 from lab.golden.formatters import GOLDEN
 from tests.command import ROOT, SAMPLES, run
+from tests.forensics.batch_notation import NOW
 from tests.forensics.checks.cluster.test_group_resets import CAUSES, CAUSES_BEFORE_4, LABS, RELEASES
 from tests.forensics.coordinators.clusters import at, commit_record, forge_offsets, group_record
 from tests.forensics.forge import Content, forge
 from tests.parsers.messages.encoder import encode
 
 AS_OF = "2026-11-24"
+METADATA = "__cluster_metadata-0"
 TRUTHS = {
     path.parent.name: truth
     for path in sorted(SAMPLES.glob("*/truth.json"))
@@ -238,25 +241,106 @@ def test_a_removed_group_with_a_later_offset_is_another_one(
     assert f"group g: classic, {explained}" in run("explain", "--group", "g", tmp_path).lines
 
 
-@pytest.mark.parametrize(
-    ("log", "records", "state"),
-    [
-        ("plain @0-0; plain @1-1", {0: [COMMIT], 1: [REMOVAL]}, "Empty"),
-        (f"D 1 0 0-0 @0-0 T {at(1)}; M 1 0 A 0 @1", {0: [COMMIT]}, "Empty"),
-        ("plain @0-0", {0: [REMOVAL]}, "Dead"),
-        ("plain @0-0; plain @1-2", {0: [COMMIT], 1: [REMOVAL, DELETION]}, "Dead"),
-    ],
-    ids=["removed", "aborted", "compaction took the commit", "removed with its group"],
-)
-def test_a_group_that_a_commit_created_stays_without_offsets(
-    log: str, records: dict[int, list[Content]], state: str, tmp_path: Path
+# Who wrote a log: the metadata log of a sample whose broker registered with that release, or a broker with ZooKeeper.
+WRITERS = {"4.0": "groups-4.0", "3.9": "compaction-3.9"}
+ZOOKEEPER = {"meta.properties": b"broker.id=1\nversion=0\ncluster.id=of-zookeeper\n"}
+CREATED = {
+    "removed": ("plain @0-0; plain @1-1", {0: [COMMIT], 1: [REMOVAL]}),
+    "aborted": (f"D 1 0 0-0 @0-0 T {at(1)}; M 1 0 A 0 @1", {0: [COMMIT]}),
+    "compaction took the commit": ("plain @0-0", {0: [REMOVAL]}),
+    "removed with its group": ("plain @0-0; plain @1-2", {0: [COMMIT], 1: [REMOVAL, DELETION]}),
+}
+
+
+def forge_written_by(
+    folder: Path, writer: str | None, log: str, records: dict[int, list[Content]], **more: Any
 ) -> None:
-    """As a broker of 4.3.1 described them, also after a restart, until it had removed the groups themselves."""
-    forge(tmp_path, log, topic="__consumer_offsets", records=records)
-    (row,) = kforensics.groups(tmp_path, as_of=AS_OF).to_pylist()
-    assert (row["state"], row["partitions"], row["pending"]) == (state, 0, 0)
-    header = run("groups", "--quiet", "--group", "g", "--as-of", AS_OF, tmp_path).lines[0]
-    assert header.endswith(f", {state}")
+    """Write a partition of ``__consumer_offsets``, and what shows which release its broker has."""
+    forge(folder, log, topic="__consumer_offsets", records=records, **more)
+    if writer == "ZooKeeper":
+        (folder / "meta.properties").write_bytes(ZOOKEEPER["meta.properties"])
+    elif writer is not None:
+        shutil.copytree(SAMPLES / WRITERS[writer] / "broker-1" / METADATA, folder / METADATA)
+
+
+def state_of(folder: Path, as_of: str | int = AS_OF) -> tuple[str, int, int]:
+    """Return the state of the only group, and its numbers of partitions and pending ones; both views agree."""
+    (row,) = kforensics.groups(folder, as_of=as_of).to_pylist()
+    header = run("groups", "--quiet", "--group", "g", "--as-of", str(as_of), folder).lines[0]
+    assert header.endswith(f", {row['state']}")
+    return row["state"], row["partitions"], row["pending"]
+
+
+@pytest.mark.parametrize("made", CREATED)
+@pytest.mark.parametrize("writer", ["4.0", "3.9", "ZooKeeper", None])
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_group_that_a_commit_created_stays_without_offsets(
+    made: str, writer: str | None, is_later: bool, tmp_path: Path
+) -> None:
+    """From 4.0 on until its own tombstone, as brokers of 4.3.1 and 4.1.1 described them, also after a restart.
+
+    One of 3.3.2 listed none whose offsets had been removed or had expired. Where the release is unknown, ten minutes
+    are the most that one of 4.0 leaves it.
+    """
+    forge_written_by(tmp_path, writer, *CREATED[made], clean_shutdown=False)
+    never, always = made in ("compaction took the commit", "removed with its group"), writer == "4.0"
+    # The broker of 3.9 registered after the times in the log: it has loaded the log since.
+    is_gone = writer == "3.9" or (made == "removed" and writer == "ZooKeeper")
+    is_there = not never and (always or not (is_later or is_gone))
+    as_of = AS_OF if is_later else NOW + 300_000
+    assert state_of(tmp_path, as_of) == ("Empty" if is_there else "Dead", 0, 0)
+
+
+def test_groups_of_other_kinds_show_the_new_coordinator(tmp_path: Path) -> None:
+    """The settings of brokers of 3.7 to 3.9 may enable it."""
+    forge_written_by(tmp_path, "3.9", *CREATED["removed"])
+    assert state_of(tmp_path) == ("Dead", 0, 0)
+    key = b"\x00\x03" + encode(CONSUMER_GROUP_METADATA_KEY, 0, {"groupId": "modern"})
+    log, records = CREATED["removed"]
+    forge(tmp_path, f"{log}; plain @2-2", topic="__consumer_offsets", records={**records, 2: [(key, None)]})
+    states = {row["group"]: row["state"] for row in kforensics.groups(tmp_path, as_of=AS_OF).to_pylist()}
+    assert states == {"g": "Empty", "modern": "Dead"}
+
+
+LATE = f"plain @0-0; D 1 0 0-0 @1-1 T {at(1)}; plain @2-2; plain @3-4 {at(5)}; M 1 0 C 0 @5 {at(9)}"
+LATE_RECORDS = {0: [group_record("g", 0)], 1: [commit_record("g", "in-0", 7)], 2: [COMMIT], 3: [REMOVAL, DELETION]}
+AGAIN = "coordinators before 4.0 have it again once they load the log"
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+@pytest.mark.parametrize(
+    ("writer", "more", "is_again"),
+    [
+        ("3.9", {"clean_shutdown": True}, True),
+        ("ZooKeeper", {"clean_shutdown": True}, True),
+        ("ZooKeeper", {"leader_epochs": {0: 0, 6: 1}}, True),
+        ("3.9", {}, True),
+        ("ZooKeeper", {}, False),
+        ("4.0", {"clean_shutdown": True}, False),
+        (None, {"clean_shutdown": True}, False),
+    ],
+    ids=["stopped", "of ZooKeeper", "elected again", "started again", "running since", "new coordinator", "unknown"],
+)
+def test_an_offset_that_was_removed_before_its_commit(
+    writer: str | None, more: dict[str, Any], is_again: bool, is_ended: bool, tmp_path: Path
+) -> None:
+    """A broker of 3.3.2 had it again after a restart, and none before; one of 4.1.1 never had it again."""
+    log = LATE if is_ended else LATE.rpartition(";")[0]
+    if not is_ended and "leader_epochs" in more:
+        more = {"leader_epochs": {0: 0, 5: 1}}
+    forge_written_by(tmp_path, writer, log, LATE_RECORDS, **{"clean_shutdown": False, **more})
+    assert state_of(tmp_path) == (("Empty", is_ended, not is_ended) if is_again else ("Dead", 0, 0))
+    events = [event for event in history(tmp_path, "g") if event["event"] in ("commits", "removed")]
+    shown = [(event["event"], event["last_committed"], event["why"]) for event in events]
+    others = [("commits", 5, None), ("removed", None, None)]
+    if not is_ended:
+        assert shown == others
+    elif is_again:
+        assert shown == [*others, ("commits", 7, f"the offset was removed before the COMMIT; {AGAIN}")]
+    else:
+        later = "" if writer == "4.0" else f"; {AGAIN}"
+        assert shown == [("commits", 7, f"no effect, the offset was removed before the COMMIT{later}"), *others]
+    assert not [event for event in history(tmp_path, "g") if event["event"] == "reset"]
 
 
 def test_an_offset_that_was_pending_before_its_group_was_removed_leaves_it_dead(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from kforensics.forensics.coordinators.consumer_groups.commits import (
     OFFSET_COMMITS,
     Commit,
@@ -17,6 +19,7 @@ from kforensics.forensics.coordinators.consumer_groups.commits import (
     GroupPartition,
     OffsetReset,
 )
+from kforensics.forensics.coordinators.consumer_groups.group_coordinator import CHECK_MS, GroupCoordinator
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
 from kforensics.forensics.coordinators.coordinator_records import NONE, RecordPosition
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
@@ -107,7 +110,7 @@ def commits_by_record(state: PartitionState, keep: Callable[[Rows], None] | None
     """
     paths = [segment.path for segment in state.partition.segments]
     rows = RowChunks(GROUP_OFFSETS, state.partition.place, keep or (lambda _rows: None))
-    reading = _Reading(state.rules.max_txn_timeout_ms, lambda record: rows.add(record.row(paths)), state.log_end_offset)
+    reading = _Reading(state, lambda record: rows.add(record.row(paths)))
     for number, path in enumerate(paths):
         with open_source(path) as source:
             for batch in walk(source):
@@ -141,20 +144,23 @@ class _KeyState:
 class _Reading:
     """Takes the batches of a partition in the order of its log."""
 
-    def __init__(self, zombie_window_ms: int, keep: Callable[[CommitRecord], None], log_end_offset: int) -> None:
-        self._zombie_window_ms, self._keep = zombie_window_ms, keep
+    def __init__(self, state: PartitionState, keep: Callable[[CommitRecord], None]) -> None:
+        self._zombie_window_ms, self._keep = state.rules.max_txn_timeout_ms, keep
+        self._coordinator = GroupCoordinator.of(state)
         self._keys: dict[GroupPartition, _KeyState] = {}
         # The last commit of each open transaction, by its producer id, and key, in the order of the first ones.
         self._pending: dict[tuple[int, GroupPartition], Commit] = {}
         self._groups: dict[str, RecordPosition] = {}
         self._with_commits = set[str]()
+        # When an offset of a group was last removed or aborted, whether it was removed, and whether that was loaded.
+        self._ends = dict[str, tuple[int, bool, bool]]()
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self._states, self._resets, self._at = GroupStates(), list[OffsetReset](), 0
         # The removals of the batch, whose group may be removed after them.
         self._removals: list[tuple[GroupPartition, Commit]] = []
         self._removed_groups = set[str]()
         # The last offset of each segment, of those that are not beyond the log end.
-        self._log_end_offset, self._reached = log_end_offset, dict[int, int]()
+        self._log_end_offset, self._reached = state.log_end_offset, dict[int, int]()
 
     def take(self, source: Source, segment: int, batch: Batch) -> None:
         """Take the next batch."""
@@ -191,6 +197,12 @@ class _Reading:
             commit = self._pending.pop((producer, key))
             if is_commit:
                 self._transactional(key, commit._replace(time=marker.timestamp))
+            else:
+                self._end_of(key[0], marker, marker.timestamp, is_removed=False)
+
+    def _end_of(self, group: str, record: Record, time: int, *, is_removed: bool) -> None:
+        is_loaded = bool(self._coordinator.has_loaded(np.array([record.offset]), np.array([time]))[0])
+        self._ends[group] = (time, is_removed, is_loaded)
 
     def _take_record(self, segment: int, batch: Batch, record: Record) -> None:
         message = decode_record(CONSUMER_OFFSETS, record.key, record.value)
@@ -218,12 +230,14 @@ class _Reading:
 
     def _removed(self, decoded: CommitRecord) -> None:
         # A tombstone takes what is pending, too: a marker that comes later has nothing of it.
-        self._pending = {pending: commit for pending, commit in self._pending.items() if pending[1] != decoded.key}
+        time = NO_TIME if decoded.record.timestamp < 0 else decoded.record.timestamp
+        if not self._keeps_pending(decoded.record.offset, time):
+            self._pending = {pending: commit for pending, commit in self._pending.items() if pending[1] != decoded.key}
+        self._end_of(decoded.key[0], decoded.record, time, is_removed=True)
         known = self._keys.get(decoded.key, _KeyState())
         if known.removal is None or known.commit is not None:
             segment, batch, record, _ = decoded
             state = self._states.last.get(decoded.key[0])
-            time = NO_TIME if record.timestamp < 0 else record.timestamp
             emptied = NO_TIME if state is None else state.emptied
             producer = (
                 NONE if batch.producer_id is None else batch.producer_id,
@@ -240,7 +254,9 @@ class _Reading:
         """Note a commit that follows a removal, or is lower than the one before; call it before it takes effect."""
         before = known.lost if known.removal is not None else known.commit
         reset = OffsetReset(key, commit, before, known.removal, self._states.last.get(key[0]))
-        if known.removal is not None or is_lower or reset.outlived_topic:
+        # One of a transaction that was open when the offset was removed did not start again.
+        starts_again = known.removal is not None and commit.offset > known.removal.offset
+        if starts_again or (known.removal is None and (is_lower or reset.outlived_topic)):
             self._resets.append(reset)
         if known.removal is not None:
             known.removal = known.lost = None
@@ -316,12 +332,25 @@ class _Reading:
             resets=tuple(self._resets[:MOST]),
             reset_count=len(self._resets),
             states={group: last for group, last in self._states.last.items() if not self._is_another(group, last)},
-            without_offsets=frozenset(self._with_commits - self._with_offsets()),
+            without_offsets=self._without_offsets(state.rules.as_of_ms),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage and missing_end(state) is None,
             missing_end=missing_end(state),
             rank=ReplicaRank.of(state),
         )
+
+    def _keeps_pending(self, offset: int, time: int) -> bool:
+        return bool(self._coordinator.keeps_pending(np.array([offset]), np.array([time]))[0])
+
+    def _without_offsets(self, as_of_ms: int) -> frozenset[str]:
+        """Return the groups without an offset in force or pending that their coordinator still has."""
+        coordinator, kept = self._coordinator.with_groups(self._states.last.values()), set[str]()
+        for group in self._with_commits - self._with_offsets():
+            time, is_removed, is_loaded = self._ends.get(group, (0, False, False))
+            is_recent = time != NO_TIME and as_of_ms < time + CHECK_MS
+            if coordinator.keeps_group(is_removed=is_removed, is_loaded=is_loaded, is_recent=is_recent):
+                kept.add(group)
+        return frozenset(kept)
 
     def _with_offsets(self) -> set[str]:
         """Return the groups with an offset in force or a pending one."""
@@ -333,7 +362,10 @@ class _Reading:
         commits = [(key, known.commit) for key, known in self._keys.items()]
         commits += [(key, commit) for (_, key), commit in self._pending.items()]
         offsets = (commit.offset for (name, *_), commit in commits if name == group and commit is not None)
-        return last.removed_in is not None and max(offsets, default=-1) > last.record.offset
+        newest = max(offsets, default=-1)
+        if last.removed_in is None or newest == -1:
+            return False
+        return newest > last.record.offset or self._keeps_pending(last.record.offset, last.record.time)
 
 
 def _groups(pending: Iterable[tuple[int, GroupPartition]]) -> dict[int, tuple[str, ...]]:

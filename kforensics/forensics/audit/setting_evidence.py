@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kforensics.errors import InputError
 from kforensics.forensics.audit.cluster_membership import Clusters, PartitionMembership
@@ -47,6 +47,7 @@ __all__ = ["SettingEvidence", "rules_by_evidence", "setting_evidence"]
 
 LogDirs = frozenset[str | None]
 NO_TOPICS = KnownTopics()
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class SettingEvidence:
         configured: settings in the metadata log.
         release: the release of its brokers in the metadata log.
         releases: the release that each broker registered last in the metadata log, by broker id.
+        started: when each broker registered last in the metadata log, in ms by broker id.
         running_ms: the newest time in the metadata log, until when its broker was running.
         gone_ms: when its broker had missed a batch of the metadata log, None if nothing shows it.
         predated_ms: by how much its files are older than what brokers wrote in them; 0 if they are not, or may not be.
@@ -73,6 +75,7 @@ class SettingEvidence:
     configured: tuple[ClusterSetting, ...] = ()
     release: Release | None = None
     releases: Mapping[int, Release] = field(default_factory=dict, hash=False)
+    started: Mapping[int, int] = field(default_factory=dict, hash=False)
     running_ms: int | None = None
     gone_ms: int | None = None
     predated_ms: int = 0
@@ -95,8 +98,9 @@ def setting_evidence(partition: Partition, as_of_ms: int) -> SettingEvidence | N
             length = partition.segments[-1].base_offset or 0, partition.segments[-1].size
             evidence = replace(evidence, length=length)
         if partition.place.topic == METADATA_TOPIC and in_force([partition]) and partition.segments:
-            settings, release, topics, releases = cluster_facts_in(partition)
-            evidence = replace(evidence, configured=settings, release=release, topics=topics, releases=releases)
+            settings, release, topics, releases, started = cluster_facts_in(partition)
+            evidence = replace(evidence, configured=settings, release=release, topics=topics)
+            evidence = replace(evidence, releases=releases, started=started)
             running = running_in(partition)
             evidence = replace(evidence, running_ms=running.until, gone_ms=running.gone_from)
             evidence = replace(evidence, predated_ms=predated_by(partition, running.until))
@@ -165,7 +169,8 @@ def _shown(
         "deleted_topics": {topic: deleted for one in evidence for topic, deleted in one.topics.deleted.items()},
         "out_of_sync": _out_of_sync(evidence, log_dirs),
         "past_compaction": _past_compaction(evidence),
-        "releases": _releases(evidence, log_dirs),
+        "releases": _of_brokers(evidence, log_dirs, lambda one: one.releases),
+        "started": _of_brokers(evidence, log_dirs, lambda one: one.started),
         "dated_epochs": {log_dir: longest.topics.dated_epochs for _, log_dir in log_dirs} if longest else {},
         "running_until": _by_broker(evidence, log_dirs, lambda one: one.running_ms),
         "gone_from": _by_broker(evidence, log_dirs, lambda one: one.gone_ms),
@@ -202,12 +207,14 @@ def _out_of_sync(
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker in by_broker}
 
 
-def _releases(
-    evidence: Sequence[SettingEvidence], log_dirs: Iterable[tuple[int | None, str | None]]
-) -> dict[str | None, Release]:
-    """Return the release of the broker of each log directory, as the longest copy of the metadata log shows it."""
-    longest = max((one for one in evidence if one.releases), key=lambda one: one.length, default=None)
-    by_broker = longest.releases if longest else {}
+def _of_brokers(
+    evidence: Sequence[SettingEvidence],
+    log_dirs: Iterable[tuple[int | None, str | None]],
+    by_broker_in: Callable[[SettingEvidence], Mapping[int, ValueT]],
+) -> dict[str | None, ValueT]:
+    """Return what the longest copy of the metadata log shows of the broker of each log directory."""
+    longest = max((one for one in evidence if by_broker_in(one)), key=lambda one: one.length, default=None)
+    by_broker = by_broker_in(longest) if longest else {}
     return {log_dir: by_broker[broker] for broker, log_dir in log_dirs if broker is not None and broker in by_broker}
 
 

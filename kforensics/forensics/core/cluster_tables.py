@@ -286,7 +286,7 @@ members int32 its members
 clients string client ids of the members, with commas; null if there are none
 cause string why the group went back or started again, or will do so; null for other events
 exact bool whether the files leave no other explanation
-why string what shows the cause, the delivery states with their offsets, or the new type of a group; else null
+why string what shows the cause, delivery states with offsets, the new type of a group, or a removal before a COMMIT
 member string of a reset, the member that committed: the only one, or the one that had the partition; else null
 client_id string its client id; null if no member is named, like the next column
 client_host string from where it had joined, as its broker saw it

@@ -83,6 +83,7 @@ class Rules:
         predated: log directories whose files have times from before what their broker wrote, as far as the logs of the
             metadata and of ``__transaction_state`` show it.
         releases: major and minor number of the release with which the broker of each log directory registered last.
+        started: when the broker of each log directory registered last, as it does when it starts, in ms.
         leaderless: when partitions had no leader, by topic id and partition, as far as metadata logs show it, if that
             was for longer than clocks may differ.
         dated_epochs: when leader epochs began, by log directory, then by topic id and partition, as far as metadata
@@ -123,6 +124,7 @@ class Rules:
     gone_from: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     predated: frozenset[str | None] = frozenset()
     releases: Mapping[str | None, tuple[int, int]] = field(default_factory=dict, hash=False)
+    started: Mapping[str | None, int] = field(default_factory=dict, hash=False)
     leaderless: Mapping[tuple[str, int], tuple[Leaderless, ...]] = field(default_factory=dict, hash=False)
     dated_epochs: Mapping[str | None, Mapping[tuple[str, int], DatedEpochs]] = field(default_factory=dict, hash=False)
     cluster_times: Mapping[str | None, int] = field(default_factory=dict, hash=False)

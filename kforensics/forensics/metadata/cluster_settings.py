@@ -97,12 +97,14 @@ class ClusterFacts(NamedTuple):
         release: the release of the brokers, None if it is unknown. Of several releases it is the oldest.
         topics: what it shows of topics.
         releases: the release that each broker registered last, by broker id, as far as it is known.
+        started: when each broker registered last, as it does when it starts, in ms by broker id.
     """
 
     settings: tuple[ClusterSetting, ...]
     release: Release | None
     topics: KnownTopics
     releases: Mapping[int, Release] = {}
+    started: Mapping[int, int] = {}
 
 
 def cluster_facts_in(metadata: Partition) -> ClusterFacts:
@@ -155,6 +157,7 @@ class _Reader:
         topics: topics, and how many partitions they have.
         levels: the newest ``metadata.version`` that each broker supports, by broker id.
         releases: the release that each broker registered last, by broker id.
+        started: when each broker registered last, in ms by broker id.
         deleted: when topics were deleted, in ms by topic id.
         most_replicas: the number of replicas of the partition with the most, by topic id.
         leaderships: the replicas of partitions, and which are in sync.
@@ -164,6 +167,7 @@ class _Reader:
     topics: TopicReader = field(default_factory=TopicReader)
     levels: dict[int, int] = field(default_factory=dict)
     releases: dict[int, Release] = field(default_factory=dict)
+    started: dict[int, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
     most_replicas: dict[str, int] = field(default_factory=dict)
     leaderships: LeadershipReader = field(default_factory=LeadershipReader)
@@ -174,11 +178,9 @@ class _Reader:
         if kind in TOPIC_RECORDS:
             self.topics.add(timestamp, kind, value)
         if kind == "RegisterBrokerRecord":
-            self.levels[value["brokerId"]] = registered_level(value)
-            if release := registered_release(value):
-                self.releases[value["brokerId"]] = release
+            self._register(timestamp, value)
         elif kind == "UnregisterBrokerRecord":
-            for known in (self.levels, self.releases):
+            for known in (self.levels, self.releases, self.started):
                 known.pop(value["brokerId"], None)
         elif kind == "ConfigRecord":
             self._configure(value)
@@ -191,6 +193,13 @@ class _Reader:
             self.leaderships.add(record)
             most = self.most_replicas.get(value["topicId"], 0)
             self.most_replicas[value["topicId"]] = max(most, len(value["replicas"] or ()))
+
+    def _register(self, timestamp: int | None, value: Mapping[str, Any]) -> None:
+        self.levels[value["brokerId"]] = registered_level(value)
+        if release := registered_release(value):
+            self.releases[value["brokerId"]] = release
+        if timestamp is not None:
+            self.started[value["brokerId"]] = timestamp
 
     def _configure(self, value: Mapping[str, Any]) -> None:
         if value["resourceType"] in (BROKER_RESOURCE, TOPIC_RESOURCE):
@@ -210,7 +219,7 @@ class _Reader:
         out_of_sync = {key: one.out_of_sync for key, one in leaderships if one.out_of_sync}
         dated = {key: epochs for key, one in leaderships if (epochs := one.dated_epochs)}
         topics = KnownTopics(self.deleted, unreplicated, out_of_sync, lost, dated, self.topics.compacted)
-        return ClusterFacts(tuple(settings), release, topics, self.releases)
+        return ClusterFacts(tuple(settings), release, topics, self.releases, self.started)
 
 
 def _rank(setting: ClusterSetting) -> int:

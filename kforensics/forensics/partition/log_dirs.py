@@ -72,6 +72,11 @@ class LogDir:
     version: int | None = None
 
     @property
+    def has_zookeeper(self) -> bool:
+        """Whether its broker kept the metadata in ZooKeeper."""
+        return self.version == 0
+
+    @property
     def written_ms(self) -> int | None:
         """When the newest checkpoint was written; None without one.
 

@@ -202,6 +202,9 @@ class SortedEffects:
         outlived_topic = has_ids & (rows["topic_id"] != before["topic_id"]) & (before["committed"] > 0)
         lower = lower[(rows["committed"] < before["committed"]) | outlived_topic]
         after_removal = np.flatnonzero(is_commit & self.begins_life)
+        # One of a transaction that was open when the offset was removed did not start again.
+        removals = self.rows(self.first_removal[after_removal - 1])["offset"]
+        after_removal = after_removal[self.rows(after_removal)["offset"] > removals]
         return np.setdiff1d(np.concatenate([lower, after_removal]), self.regressed())
 
     def returns(self) -> IntArray:

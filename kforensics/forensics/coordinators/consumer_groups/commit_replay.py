@@ -27,6 +27,8 @@ from kforensics.forensics.coordinators.consumer_groups.commit_tables import (
     resolve_pending,
 )
 from kforensics.forensics.coordinators.consumer_groups.commits import Commits, GroupKeys, GroupPartition, OffsetReset
+from kforensics.forensics.coordinators.consumer_groups.created_groups import CreatedGroups, Ends
+from kforensics.forensics.coordinators.consumer_groups.group_coordinator import GroupCoordinator
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupState, GroupStates
 from kforensics.forensics.coordinators.coordinator_records import NONE
 from kforensics.forensics.coordinators.record_issues import CommitIssue, CommitIssueKind, IssueRecorder
@@ -76,7 +78,7 @@ def commits_of(
         raise ValueError(f"{state.partition.name} is not a partition of {CONSUMER_OFFSETS}")
     # A group coordinator reads its whole log, so it does not forget commits with a transaction.
     has_transactions = len(state.transaction_store) + len(state.transaction_store.forgotten) > 0
-    replay = _Replay(state.rules.max_txn_timeout_ms, has_transactions=has_transactions)
+    replay = _Replay(state, has_transactions=has_transactions)
     for number, records in records_read_once(state.partition.segments, state.log_end_offset, kernels, chunk_rows):
         commits = replay.take(number, records)
         if on_states is not None:
@@ -90,15 +92,15 @@ def commits_of(
 class _Replay:
     """Replays the chunks of a partition in the order of its log."""
 
-    def __init__(self, zombie_window_ms: int, *, has_transactions: bool) -> None:
-        self._zombie_window_ms, self._has_transactions = zombie_window_ms, has_transactions
+    def __init__(self, state: PartitionState, *, has_transactions: bool) -> None:
+        self._zombie_window_ms, self._has_transactions = state.rules.max_txn_timeout_ms, has_transactions
+        self._coordinator = GroupCoordinator.of(state)
+        self._created = CreatedGroups(self._coordinator)
         self._known, self._states = KeyNumbers(), KeyStates()
         self._pending = NO_PENDING
         self._issues = IssueRecorder[CommitIssueKind, CommitIssue]()
         self.groups, self._resets, self._reset_count = GroupStates(), list[OffsetReset](), 0
         self._records = 0
-        # Whether each group, by its number, has a commit that can be read.
-        self._has_commits = np.zeros(0, "?")
         # Where the last batch so far is: a large one may continue in the next chunk.
         self._segment = self._last_batch = -1
 
@@ -106,14 +108,18 @@ class _Replay:
         """Replay the next chunk; return the commits in it."""
         commits = commit_columns(segment, records, self._known)
         self.groups.take(segment, records, self._records)
-        self._note_groups(commits.keys.rows["group"][commits.is_read])
         at = commits.indexes + self._records
         in_transaction = np.flatnonzero(commits.is_read & commits.rows["is_transactional"])
         table = CommitTable.of(commits, in_transaction)
         pending = PendingCommits(at[in_transaction], at[in_transaction], commits.numbers[in_transaction], table)
         markers = _end_markers(records, self._records, self._last_batch if segment == self._segment else -1)
-        removals = (at[commits.is_tombstone], commits.numbers[commits.is_tombstone])
-        self._pending, effective, marker = resolve_pending(self._pending.followed_by(pending), markers, removals)
+        keeps_pending = self._coordinator.keeps_pending(commits.rows["offset"], commits.times)
+        takes_pending = commits.is_tombstone & ~keeps_pending
+        removals = (at[takes_pending], commits.numbers[takes_pending])
+        self._pending, ended, marker = resolve_pending(self._pending.followed_by(pending), markers, removals)
+        self._note_groups(commits, at, self._aborted(ended, markers, marker))
+        is_commit = np.flatnonzero(markers.is_commit[marker])
+        effective, marker = ended.select(is_commit, ended.first[is_commit]), marker[is_commit]
         effective.table.rows["time"] = markers.timestamp[marker]
         is_plain = commits.is_read & ~commits.rows["is_transactional"]
         immediate = np.flatnonzero(commits.is_tombstone | is_plain)
@@ -133,23 +139,35 @@ class _Replay:
         self._segment, self._last_batch = segment, int(records.rows["position"][-1])
         return commits
 
-    def _note_groups(self, numbers: IntArray) -> None:
-        """Note the groups of commits."""
-        missing = int(numbers.max(initial=NO_INDEX)) + 1 - len(self._has_commits)
-        if missing > 0:
-            self._has_commits = np.append(self._has_commits, np.zeros(missing + len(self._has_commits), "?"))
-        self._has_commits[numbers] = True
+    def _aborted(self, ended: PendingCommits, markers: EndMarkers, marker: IntArray) -> Ends:
+        """Return the commits of aborted transactions, by their groups.
 
-    def _without_offsets(self, keys: GroupKeys, has_offset: BoolArray) -> frozenset[str]:
-        """Return the groups with commits, none in force or pending.
+        Args:
+            ended: commits of transactions that ended.
+            markers: the markers in the chunk.
+            marker: index of the marker of each commit.
+        """
+        aborted = np.flatnonzero(~markers.is_commit[marker])
+        groups, by = self._known.keys.rows["group"][ended.keys[aborted]], marker[aborted]
+        return Ends(markers.at[by], groups, markers.offset[by], markers.timestamp[by])
+
+    def _note_groups(self, commits: CommitColumns, at: IntArray, aborted: Ends) -> None:
+        """Note the groups of a chunk's commits, and which of their offsets were removed or aborted."""
+        groups, rows = commits.keys.rows["group"], np.flatnonzero(commits.is_tombstone)
+        removed = Ends(at[rows], groups[rows], commits.rows["offset"][rows], commits.times[rows])
+        self._created.take(groups[commits.is_read], removed, aborted)
+
+    def _without_offsets(self, keys: GroupKeys, has_offset: BoolArray, as_of_ms: int) -> frozenset[str]:
+        """Return the groups without an offset in force or pending that their coordinator still has.
 
         Args:
             keys: all keys.
             has_offset: which of them have an offset in force or a pending one.
+            as_of_ms: time of evaluation.
         """
-        remaining = self._has_commits.copy()
-        remaining[keys.rows["group"][has_offset]] = False
-        return frozenset(texts_of(keys.groups.take(np.flatnonzero(remaining))))
+        coordinator = self._coordinator.with_groups(self.groups.last.values())
+        numbers = self._created.without_offsets(coordinator, keys.rows["group"][has_offset], as_of_ms)
+        return frozenset(texts_of(keys.groups.take(numbers)))
 
     def _apply(self, chunk: ChunkEffects) -> None:
         """Let commits take effect, and record issues with them."""
@@ -259,7 +277,7 @@ class _Replay:
             resets=tuple(self._resets),
             reset_count=self._reset_count,
             states=self._states_of_groups(keys.take(in_force), table),
-            without_offsets=self._without_offsets(keys, has_offset),
+            without_offsets=self._without_offsets(keys, has_offset, state.rules.as_of_ms),
             log_end_offset=state.log_end_offset,
             is_whole=not state.is_broken and not state.log.damage and missing is None,
             lagging_since=None if lag is None else lag.since,
@@ -272,10 +290,14 @@ class _Replay:
         """Return the last states of groups, without those that were removed and have offsets again.
 
         Rule: ``OffsetMetadataManager.replay``. A commit for a group that is not there creates a classic one without
-        members, which has no record of its own; so does a commit of an open transaction.
+        members, which has no record of its own; so does a commit of an open transaction. An offset from before the
+        removal does so when the old coordinator loads the log.
         """
         states = self.groups.last
-        removed = {group: state.record.offset for group, state in states.items() if state.removed_in is not None}
+        removed = {group: state.record for group, state in states.items() if state.removed_in is not None}
+        offsets = np.array([record.offset for record in removed.values()], "i8")
+        offsets[self._coordinator.keeps_pending(offsets, np.array([one.time for one in removed.values()], "i8"))] = NONE
+        since = dict(zip(removed, offsets.tolist(), strict=True))
         pending = self._known.keys.take(self._pending.keys)
         created = set[str]()
         for keys, rows in ((in_force, table.rows), (pending, self._pending.table.rows)) if removed else ():
@@ -283,9 +305,7 @@ class _Replay:
             newest = np.full(len(names), NONE, "i8")
             np.maximum.at(newest, codes, rows["offset"])
             created.update(
-                group
-                for group, offset in zip(names, newest.tolist(), strict=True)
-                if offset > removed.get(group, offset)
+                group for group, offset in zip(names, newest.tolist(), strict=True) if offset > since.get(group, offset)
             )
         return {group: state for group, state in states.items() if group not in created}
 
@@ -310,4 +330,5 @@ def _end_markers(records: RecordColumns, records_before: int, last_batch: int) -
     begins_batch = np.diff(rows["position"], prepend=last_batch) != 0
     indexes = np.flatnonzero(begins_batch & rows["is_control"])
     is_commit = rows["control"][indexes] == COMMIT
-    return EndMarkers(indexes + records_before, rows["producer_id"][indexes], is_commit, rows["timestamp"][indexes])
+    times, offsets = rows["timestamp"][indexes], rows["offset"][indexes]
+    return EndMarkers(indexes + records_before, rows["producer_id"][indexes], is_commit, times, offsets)

@@ -155,12 +155,14 @@ class EndMarkers:
         producer_id: producer id.
         is_commit: whether it is a COMMIT.
         timestamp: timestamp of the record.
+        offset: offset of the record.
     """
 
     at: IntArray
     producer_id: IntArray
     is_commit: BoolArray
     timestamp: IntArray
+    offset: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +208,16 @@ def resolve_pending(
     """Resolve pending commits with the markers and the removals of a chunk.
 
     Rule: ``OffsetMetadataManager.replay``. A removal takes the pending commits of its key, of all transactions, so that
-    a later marker has nothing of them. Up to 3.9 ``GroupMetadata.removeOffsets`` does so, but not the load of the log.
+    a later marker has nothing of them. ``GroupCoordinator.keeps_pending`` says which removals leave them.
 
     Args:
         pending: pending commits, those of the chunk included.
         markers: the markers in the chunk.
-        removals: the number of the record of each removal in the chunk, and the number of its key.
+        removals: the number of the record of each removal in the chunk that takes pending commits, and of its key.
 
     Returns:
-        The commits that are still pending, those that take effect, and the index of the marker of each of the latter.
+        The commits that are still pending, those whose transaction ended, and the index of the marker of each of the
+        latter.
     """
     pending, marker = _not_removed(pending, markers, removals)
     if not len(pending):
@@ -225,13 +228,13 @@ def resolve_pending(
     begins = np.flatnonzero(np.diff(groups[order], prepend=NO_FOLLOWING - 1))
     lasts = order[np.append(begins[1:], len(order)) - 1]
     first = pending.first[order[begins]]
-    is_open, commits = marker[lasts] == NO_FOLLOWING, np.append(markers.is_commit, False)[marker[lasts]]
-    still_pending, effective = np.flatnonzero(is_open), np.flatnonzero(commits)
+    is_open = marker[lasts] == NO_FOLLOWING
+    still_pending, ended = np.flatnonzero(is_open), np.flatnonzero(~is_open)
     still_pending = still_pending[np.argsort(pending.at[lasts[still_pending]])]
     return (
         pending.select(lasts[still_pending], first[still_pending]),
-        pending.select(lasts[effective], first[effective]),
-        marker[lasts[effective]],
+        pending.select(lasts[ended], first[ended]),
+        marker[lasts[ended]],
     )
 
 

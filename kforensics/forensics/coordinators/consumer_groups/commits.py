@@ -221,7 +221,7 @@ class Commits:
         resets: commits of lower offsets and commits after a removal, at most MOST.
         reset_count: number of them all.
         states: the last state of each group with records of its own.
-        without_offsets: groups whose commits were all removed or aborted, so that none is in force or pending.
+        without_offsets: groups whose commits were all removed or aborted, but which their coordinator still has.
         log_end_offset: log end offset of the partition.
         is_whole: whether the whole log can be read.
         lagging_since: since when its leader may have later offsets, in ms, NO_TIME if it may always have; None if it
@@ -254,3 +254,8 @@ class Commits:
     def may_lack_later(self) -> bool:
         """Whether later offsets than those in force may be missing, from a replica out of sync or a missing end."""
         return self.lagging_since is not None or self.missing_end is not None
+
+    def has_created(self, group: str) -> bool:
+        """Return whether commits created a group that its coordinator still has, if it has no records of its own."""
+        with_offsets = {*self.last.keys_by_row.named("group")[1], *(name for name, _, _ in self.waiting)}
+        return group in with_offsets or group in self.without_offsets

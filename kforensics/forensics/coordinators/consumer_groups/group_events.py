@@ -15,9 +15,11 @@ from kforensics.forensics.coordinators.consumer_groups.checkpoints import Checkp
 from kforensics.forensics.coordinators.consumer_groups.commit_columns import CommitColumns
 from kforensics.forensics.coordinators.consumer_groups.commits import Commit, Commits, GroupPartition
 from kforensics.forensics.coordinators.consumer_groups.committers import NO_COMMITTER, Committer, committer_of
+from kforensics.forensics.coordinators.consumer_groups.group_coordinator import GroupCoordinator
 from kforensics.forensics.coordinators.consumer_groups.group_lags import lags_of, out_of_range
 from kforensics.forensics.coordinators.consumer_groups.group_rows import LAG_COLUMNS, clients_of
 from kforensics.forensics.coordinators.consumer_groups.group_states import GroupRecord, GroupState, GroupStates
+from kforensics.forensics.coordinators.consumer_groups.late_commits import LateCommits
 from kforensics.forensics.coordinators.consumer_groups.reset_causes import ResetCause, reset_reason
 from kforensics.forensics.coordinators.consumer_groups.share_states import SharePartition
 from kforensics.forensics.coordinators.coordinator_records import NONE, TopicPartition
@@ -50,8 +52,6 @@ class GroupEventKind(StrEnum):
 
 # The columns with the member that made the commit of a reset.
 MEMBER_COLUMNS = ("member", "client_id", "client_host")
-# What creates a group without records of its own, whether or not it takes effect.
-CREATING = (GroupEventKind.COMMITS, GroupEventKind.ABORTED, GroupEventKind.PENDING)
 OUTCOMES = {TransactionOutcome.ABORTED: GroupEventKind.ABORTED, TransactionOutcome.OPEN: GroupEventKind.PENDING}
 
 
@@ -74,8 +74,8 @@ class GroupEvent(NamedTuple):
         producer_id: producer id of a reset in a transaction, -1 for any other event.
         committer: who made the commit of a reset.
         lag: where a committed offset is in the log of its partition: the values of LAG_COLUMNS; None for other events.
-        effective_offset: offset of the record with which it took effect, of a reset in a transaction that of its
-            marker; -1 for that of ``record``.
+        effective_offset: offset of the record with which it took effect, of a reset in a transaction, or of a commit
+            whose offset was removed before, that of its marker; -1 for that of ``record``.
     """
 
     kind: GroupEventKind
@@ -113,6 +113,7 @@ class GroupEvents:
     def __init__(self, group: str, state: PartitionState) -> None:
         self._group, self._state = group, state
         self._open: dict[tuple[TopicPartition, GroupEventKind], GroupEvent] = {}
+        self._late = LateCommits(GroupCoordinator.of(state))
         self._events, self._states = list[GroupEvent](), list[GroupEvent]()
 
     def take_states(self, states: GroupStates) -> None:
@@ -131,18 +132,27 @@ class GroupEvents:
         if self._group not in names:
             return
         rows = np.flatnonzero(codes == names.index(self._group))
-        kinds = self._kinds(commits, rows)
+        kinds, markers = self._kinds(commits, rows)
         keys = commits.keys.take(rows)
         times = commits.times[rows].tolist()
-        for row, time, kind, (_, topic, partition) in zip(rows.tolist(), times, kinds, keys, strict=True):
+        for row, time, kind, marker, (_, topic, partition) in zip(
+            rows.tolist(), times, kinds, markers, keys, strict=True
+        ):
             numbers = commits.rows[row]
             record = GroupRecord(commits.segment, int(numbers["position"]), int(numbers["offset"]), time)
             committed = None if kind is GroupEventKind.REMOVED else int(commits.committed[row])
             event = GroupEvent(kind, record, time, 1, (topic, partition), committed, committed)
-            self._add(event._replace(is_exact=record.offset >= self._state.first_uncompacted_offset))
+            is_exact = record.offset >= self._state.first_uncompacted_offset
+            event = event._replace(is_exact=is_exact, effective_offset=marker)
+            for placed in self._late.take(event, is_removal=kind is GroupEventKind.REMOVED):
+                self._add(placed)
 
-    def _kinds(self, commits: CommitColumns, rows: np.ndarray) -> list[GroupEventKind]:
-        """Return what each record does: removes the offset, or commits one that takes effect, or not, or not yet."""
+    def _kinds(self, commits: CommitColumns, rows: np.ndarray) -> tuple[list[GroupEventKind], list[int]]:
+        """Return what each record does, and the offset of the COMMIT with which it takes effect, else -1.
+
+        It removes the offset, or commits one that takes effect, or not, or not yet.
+        """
+        markers = [NONE] * len(rows)
         kinds = [GroupEventKind.REMOVED if commits.is_tombstone[row] else GroupEventKind.COMMITS for row in rows]
         numbers = commits.rows[rows]
         transactional = np.flatnonzero(numbers["is_transactional"])
@@ -151,14 +161,15 @@ class GroupEvents:
         for index, offset, row in zip(transactional.tolist(), offsets.tolist(), ended, strict=True):
             if row["producer_id"] != NONE and row["last_offset"] >= offset:
                 kinds[index] = OUTCOMES.get(TransactionOutcome(row["outcome"]), kinds[index])
-        return kinds
+                markers[index] = int(row["marker_offset"]) if kinds[index] is GroupEventKind.COMMITS else NONE
+        return kinds, markers
 
     def _add(self, event: GroupEvent) -> None:
         """Add an event of a partition to its run, or begin a new one."""
         place = event.partition or ("", NONE)
         run = self._open.get((place, event.kind))
         continues = run is not None and (event.first is None or (run.last is not None and event.first >= run.last))
-        if run is not None and continues:
+        if run is not None and continues and run.why == event.why:
             self._open[place, event.kind] = run._replace(
                 times=run.times + 1, last_time=event.last_time, last=event.last
             )
@@ -173,6 +184,8 @@ class GroupEvents:
 
     def finish(self) -> list[GroupEvent]:
         """Return the events in the order of the log, after the last chunk."""
+        for event in self._late.rest():
+            self._add(event)
         for place, _ in list(self._open):
             self._close(place)
         states = (None, *self._states, None)
@@ -232,6 +245,7 @@ class GroupStory:
         events: its events, in the order of the log.
         connector: what is known about the sink connector whose group it is; None if nothing is.
         lagging_since: as that of its commits.
+        is_created: whether commits created it, and its coordinator still has it.
     """
 
     group: str
@@ -241,13 +255,12 @@ class GroupStory:
     events: tuple[GroupEvent, ...]
     connector: Connector | None = None
     lagging_since: int | None = None
+    is_created: bool = False
 
     @property
     def state_name(self) -> str:
         """The state as Kafka's tools write it; a group without records of its own has been created by a commit."""
-        if self.state is not None:
-            return self.state.name
-        return "Empty" if any(event.kind in CREATING for event in self.events) else "Dead"
+        return self.state.name if self.state is not None else "Empty" if self.is_created else "Dead"
 
     @property
     def rows(self) -> Iterator[Rows]:
@@ -300,7 +313,8 @@ def group_story(cluster: Cluster, commits: Commits, group: str, events: GroupEve
     together = sorted([*resets, *events.finish()], key=lambda event: event.order)
     story = (*together, *_at_the_end(cluster, commits, group))
     state, lagging = commits.states.get(group), commits.lagging_since
-    return GroupStory(group, commits.place, commits.paths, state, story, lagging_since=lagging)
+    created = commits.has_created(group)
+    return GroupStory(group, commits.place, commits.paths, state, story, lagging_since=lagging, is_created=created)
 
 
 def with_deliveries(

@@ -116,6 +116,24 @@ def test_random_logs(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> 
     assert min(pending, removed, lower, started_again, with_members) > 9
 
 
+@EACH_VARIANT
+def test_random_logs_of_the_old_coordinator(kernels: KernelPolicy, chunk_rows: int, tmp_path: Path) -> None:
+    """It has loaded all of them, or only what was there when its broker started."""
+    differences = 0
+    for seed in range(8):
+        folder = tmp_path / str(seed)
+        write_random(folder, Random(seed), 40 + 9 * seed)  # noqa: S311  # dice for a log
+        if seed % 2:
+            (folder / ".kafka_cleanshutdown").unlink()
+        (partition,) = partitions_under(folder)
+        log_dir = partition.place.log_dir
+        state = examine(partition, Rules(SOON, releases={log_dir: (3, 9)}, started={log_dir: NOW + 200}))
+        expected = by_record(state)
+        assert in_columns(state, kernels, chunk_rows) == expected, seed
+        differences += expected != by_record(state_of(folder))
+    assert differences > 1
+
+
 def write_random(folder: Path, dice: Random, batches: int) -> None:
     """Write a log of few groups and producers, so that they meet often; committed offsets regress now and then."""
     parts, records, at = {0: list[str]()}, dict[int, list[Content]](), 0
