@@ -17,6 +17,7 @@ from kforensics.forensics.partition.epoch_starts import EpochStarts, continued_a
 from kforensics.forensics.partition.lost_end import is_log_copied_before, is_torn
 from kforensics.forensics.partition.partition_files import HIGH_WATERMARK
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.truncated_indexes import stale_entries_to
 from kforensics.parsers.log.log_rows import Place
 
 __all__ = ["LostWatermark", "Watermark", "lost_watermarks_of"]
@@ -35,6 +36,7 @@ class Watermark:
         is_truncated: whether a broker has truncated the log below the high watermark since that was checkpointed: the
             log was written after the checkpoint, ends before it, and is not broken off within a batch.
         epoch_starts: its leader epochs with their start offsets.
+        indexed_to: the last offset in its index from before its log was truncated to less; None if there is none.
     """
 
     place: Place
@@ -44,6 +46,7 @@ class Watermark:
     appended_ms: int | None
     is_truncated: bool
     epoch_starts: EpochStarts
+    indexed_to: int | None = None
 
     @classmethod
     def of(cls, state: PartitionState, epoch_starts: EpochStarts) -> Watermark:
@@ -64,6 +67,7 @@ class Watermark:
             appended_ms=state.partition.segments[-1].mtime_ms if has_times else None,
             is_truncated=copied_before is False and is_beyond and not is_torn(state),
             epoch_starts=epoch_starts,
+            indexed_to=stale_entries_to(state),
         )
 
     def was_below(self, offset: int, time_ms: int) -> bool:

@@ -10,17 +10,17 @@ import numpy as np
 
 from kforensics.forensics.core.findings import Code, Exactness, Finding, Severity
 from kforensics.forensics.core.observations import Observed, observations_of
-from kforensics.forensics.core.record_arrays import concat_rows
-from kforensics.forensics.partition.index_entries import IndexEntries, IndexFault, IndexFaultArray
+from kforensics.forensics.partition.index_entries import IndexFault, IndexFaultArray
 from kforensics.forensics.partition.index_evidence import SegmentEvidence
 from kforensics.forensics.partition.partition_files import RECOVERY_POINT
 from kforensics.forensics.partition.partition_state import PartitionState
+from kforensics.forensics.partition.truncated_indexes import last_truncated_to, unfitting_end
 from kforensics.parsers.files.discover import FoundFile
 from kforensics.parsers.files.source import file_name, forbidden
 from kforensics.parsers.format.array_types import BoolArray
 from kforensics.parsers.state.indexes import TIME_ENTRY
 
-__all__ = ["FaultyIndex", "faulty_indexes", "index_finding", "stale_entries_to"]
+__all__ = ["FaultyIndex", "faulty_indexes", "index_finding"]
 
 UNCLEAN = "broker crashed, or was running while the files were copied: "
 REBUILT = UNCLEAN + "not ruled out; the broker rebuilds this index at its next start"
@@ -249,50 +249,12 @@ def _is_stale(state: PartitionState, faulty: FaultyIndex) -> bool:
     """
     if faulty.segment != len(state.partition.segments) - 1 or state.index_faults is None:
         return False
-    fitting, offsets, positions = _unfitting_end(state, faulty.segment, is_time=bool(faulty.first["is_time"]))
+    fitting, offsets, positions = unfitting_end(state, faulty.segment, is_time=bool(faulty.first["is_time"]))
     if not offsets or faulty["position"] < positions[0] or offsets[0] >= state.log_end_offset:
         return False
-    truncated_to = _truncated_to(state)
+    truncated_to = last_truncated_to(state)
     is_outgrown = truncated_to is not None and truncated_to <= offsets[0]
     return is_outgrown or (fitting > 0 and offsets[-1] >= state.log_end_offset)
-
-
-def _unfitting_end(state: PartitionState, segment: int, *, is_time: bool) -> tuple[int, list[int], list[int]]:
-    """Return how many entries an index has up to the last that fits, and offsets and positions of those after it."""
-    faults, evidence = state.index_faults, SegmentEvidence.of(state.partition, segment)
-    if faults is None:
-        return 0, [], []
-    entries = evidence.times if is_time else evidence.offsets
-    rows = faults.times if is_time else concat_rows([faults.corrupt, faults.misfits])
-    fitting = np.flatnonzero(~np.isin(entries.positions, rows["position"][rows["segment"] == segment]))
-    count = int(fitting[-1]) + 1 if len(fitting) else 0
-    return count, entries.offsets[count:].tolist(), entries.positions[count:].tolist()
-
-
-def _truncated_to(state: PartitionState) -> int | None:
-    """Return the offset that the log was truncated to before its last leader epoch, None if nothing shows that.
-
-    A truncation ends with a snapshot of the producers at the new log end (``UnifiedLog.rebuildProducerState``). So does
-    an orderly stop, but that leaves no unused entries in an index.
-    """
-    epochs = state.log.epochs
-    if not len(epochs):
-        return None
-    start = int(epochs["first_offset"][epochs["leader_epoch"] == epochs["leader_epoch"][-1]][0])
-    return start if start > state.partition.first_offset and start in state.partition.snapshots else None
-
-
-def stale_entries_to(state: PartitionState) -> int | None:
-    """Return the last offset of the entries that a truncation certainly left in the active segment's offset index.
-
-    The log had this offset before. None if there are no such entries, or if they may be newer than the log as copied.
-    """
-    segment, faults = len(state.partition.segments) - 1, state.index_faults
-    if faults is None or not (faults.misfits["segment"] == segment).any() or not _is_rebuilt(state, segment):
-        return None
-    fitting, offsets, _ = _unfitting_end(state, segment, is_time=False)
-    is_certain = fitting > 0 and bool(offsets) and offsets[0] < state.log_end_offset <= offsets[-1]
-    return offsets[-1] if is_certain else None
 
 
 def _whether_rebuilt(state: PartitionState, segment: int) -> str:

@@ -68,7 +68,8 @@ def findings(cluster: Cluster) -> Iterator[PlacedFinding]:
             if loss.is_shown:
                 yield PlacedFinding(replica.place, _finding(loss))
             elif loss.election.leader != loss.election.predecessor:  # that one goes on with what it had acknowledged
-                yield PlacedFinding(replica.place, _unknown(loss, _watermark_beyond(cluster, replica, loss)))
+                beyond = _watermark_beyond(cluster, replica, loss)
+                yield PlacedFinding(replica.place, _unknown(loss, beyond, _indexed_beyond(cluster, replica, loss)))
         for lost in watermarks:
             yield PlacedFinding(lost.replica.place, _wrong_checkpoint(lost))
 
@@ -161,11 +162,27 @@ def _watermark_beyond(cluster: Cluster, replica: PartitionMarkers, loss: Unclean
     return max(beyond, key=lambda one: one.offset or 0, default=None)
 
 
-def _unknown(loss: UncleanLoss, beyond: Watermark | None) -> Finding:
+def _indexed_beyond(cluster: Cluster, replica: PartitionMarkers, loss: UncleanLoss) -> Watermark | None:
+    """Return the replica whose index has the highest offset from before the last leader cut it off; None without one.
+
+    Later leaders may have cut off something, too, which does not concern this election.
+    """
+    if any(epoch > loss.election.leader_epoch for epoch, _ in replica.epoch_starts):
+        return None
+    indexed = (one for one in cluster.watermarks_of(replica) if one.indexed_to and one.indexed_to >= loss.start)
+    return max(indexed, key=lambda one: one.indexed_to or 0, default=None)
+
+
+def _unknown(loss: UncleanLoss, beyond: Watermark | None, indexed: Watermark | None) -> Finding:
     """Return that an election may have lost records: the replicas agree, and no group had committed a later offset."""
     election, elected = loss.election, unclean_phrase(loss.election)
     acknowledged = "whether its predecessor had acknowledged records from there on"
     unknown = f": {acknowledged}, no file and no group shows"
+    if indexed is not None:
+        unknown = (
+            f". The index of {_of_broker(indexed)} still has offsets up to {indexed.indexed_to}, which its log "
+            f"had before it was truncated; whether records there had been acknowledged, no group shows"
+        )
     if beyond is not None:
         unknown = (
             f". {acknowledged[:1].upper()}{acknowledged[1:]} is not certain: the checkpoint of {_of_broker(beyond)} "
@@ -181,6 +198,7 @@ def _unknown(loss: UncleanLoss, beyond: Watermark | None) -> Finding:
             "leader_epoch": election.leader_epoch,
             "elected_at": election.timestamp,
             "in_sync": list(election.in_sync),
+            **({} if indexed is None else {"indexed_to": indexed.indexed_to}),
         },
         exactness=Exactness.UNVERIFIABLE,
         benign=("the new leader had all that its predecessor had acknowledged: not ruled out",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from os import utime
@@ -45,7 +46,8 @@ def found_in(
 ) -> list[PlacedFinding]:
     """Return the losses found in the files of a cluster, with its elections and the epochs of commits changed."""
     partitions = partitions_under(folder)
-    states = [examine(partition, Rules(max(partition.newest_mtime_ms or 0, 0))) for partition in partitions]
+    rules = [Rules(max(partition.newest_mtime_ms or 0, 0)) for partition in partitions]
+    states = [examine(partition, of, watches_indexes=True) for partition, of in zip(partitions, rules, strict=True)]
     commits = [commits_of(state) for state in states if state.partition.place.topic == CONSUMER_OFFSETS]
     if leader_epoch is not None:
         for one in commits:
@@ -269,6 +271,28 @@ def _written(file: Path, since: int) -> None:
 def losses_of_cut(folder: Path) -> list[Finding]:
     """Return the losses of the partition that a file or a group shows."""
     return [placed.finding for placed in shown_in(folder) if placed.place.topic == CUT]
+
+
+@pytest.mark.parametrize(("last", "is_left"), [(10, True), (7, False)])
+def test_what_an_index_still_has_from_before_the_truncation_is_named(tmp_path: Path, last: int, is_left: bool) -> None:
+    """Entries left by a truncation show what the log had, if the last of them is beyond its end."""
+    copy = copied_while_running(tmp_path, high_watermark=8)
+    log = copy / "broker-2" / f"{CUT}-0" / "00000000000000000000.log"
+    with log.open("ab") as whole:  # one segment
+        whole.write(log.with_name("00000000000000000006.log").read_bytes())
+    for file in log.parent.glob("00000000000000000006.*"):
+        file.unlink()
+    _written(log, 61)
+    with open_source(str(log)) as source:
+        first, second, *_ = [row for row in walk(source) if isinstance(row, Batch)]
+    entries = [(first.last_offset, first.position), (second.last_offset - 1, second.position + 7), (last, 900)]
+    log.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    _written(log.with_suffix(".index"), 61)
+    (found,) = [placed.finding for placed in found_in(copy) if placed.place.topic == CUT]
+    assert found.severity is Severity.INFO
+    assert ("The index of broker 2 still has offsets up to 10" in found.message) == is_left
+    assert ("no file and no group shows" in found.message) != is_left
+    assert found.evidence.get("indexed_to") == (10 if is_left else None)
 
 
 def test_a_high_watermark_from_before_the_truncation_shows_a_loss(tmp_path: Path) -> None:
