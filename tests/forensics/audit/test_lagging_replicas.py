@@ -219,7 +219,7 @@ def test_damage_of_the_longer_replica_does_not_hide_a_transaction_that_hangs_in_
 def test_an_offset_beyond_a_log_that_was_shut_down_with_the_commits(tmp_path: Path) -> None:
     """It was beyond the log end already; what the leaders have since explains nothing."""
     broker(tmp_path, 2, f"{DONE}; plain @2-9 {at(BEFORE)}", FIRST, stopped_ms=SINCE + 20 * SECOND)
-    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {COORDINATOR_ID}".encode()}
     log = f"plain @0-0 {at(BEFORE)}"
     forge_offsets(tmp_path, log, {0: ("g", "t-0", 11)}, node_id=2, clean_shutdown=True, replaced=metadata)
     keep_times(tmp_path, SINCE, SINCE + 20 * SECOND)
@@ -275,7 +275,7 @@ def test_what_a_lagging_replica_shows_is_not_all(
 def test_groups_say_that_the_leader_may_have_later_offsets(tmp_path: Path, node_id: int) -> None:
     """An offset beyond the log end may then be one that the group has replaced."""
     broker(tmp_path, node_id, DONE, FIRST)
-    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {COORDINATOR_ID}".encode()}
     log = f"plain @0-0 {at(BEFORE)}"
     forge_offsets(tmp_path, log, {0: ("g", "t-0", 9)}, node_id=node_id, clean_shutdown=False, replaced=metadata)
     keep_times(tmp_path, NOW_MS, NOW_MS)
