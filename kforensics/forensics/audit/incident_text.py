@@ -26,11 +26,13 @@ SAVES = re.compile(r"`kforensics dump [^`]* --output [^`]*`")
 # Parts of commands that only look, so that they come first.
 CHECKS = (
     *("find-hanging", "kforensics explain", "kforensics groups", "kforensics verify", "kforensics cluster"),
-    *(" describe ", " list "),
+    *(" describe ", " list ", "kforensics dump --format table"),
 )
 EXPLAIN = "Look at it: `kforensics explain --topic {topic} --partition {partition} --offset {first_offset} {log_dirs}`."
 OF_GROUP = "Look at it: `kforensics groups --group {group} {log_dirs}`."
-PLACEHOLDERS = ("topic", "partition", "first_offset", "folder")
+PLACEHOLDERS = ("topic", "partition", "first_offset", "folder", "copies")
+# From the first copy of a record to the second.
+OF_COPIES = "Look at them: `kforensics dump --format table --records --offset {copies} {folder}`."
 # What is at these offsets now was written since; the election is in the metadata log, which every broker has.
 OF_ELECTION = "Look at it: `kforensics cluster --history {topic}-{partition} {log_dirs}`."
 VERIFY = "Look at it: `kforensics verify {folder}`."
@@ -226,7 +228,8 @@ def _remedy(
     if lead["topic"] == CONSUMER_OFFSETS and len(groups) == 1 and lead["log_dirs"]:
         check = filled_in(OF_GROUP, {"group": groups[0]})
     else:
-        look = OF_ELECTION if lead["code"] == "unclean-election-loss" else EXPLAIN
+        looks = {"unclean-election-loss": OF_ELECTION, "content-duplicate-retry": OF_COPIES}
+        look = looks.get(lead["code"], EXPLAIN)
         check = filled_in(look if known else VERIFY, {name: lead[name] for name in PLACEHOLDERS})
     if lead["code"] == "unclean-election-loss":
         remedy += _saving_others(lead, own)

@@ -307,6 +307,7 @@ def _example(placed: PlacedEvidence) -> dict[str, Any]:
         "log_dirs": _log_dirs(placed),
         "two_phase_commit": finding.evidence.get("two_phase_commit", False),
         "folder": placed.folder,
+        "copies": f"{finding.evidence.get('first_offset')}:{(finding.last_offset or 0) + 1}",
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from kforensics.forensics.checks.all_checks import ALL_CHECKS
 from kforensics.forensics.core.findings import Finding, Severity
 from kforensics.forensics.core.formatting import format_time
 from kforensics.parsers.log.log_rows import Place
-from tests.command import SAMPLES
+from tests.command import SAMPLES, run
 from tests.forensics.batch_notation import NOW
 from tests.forensics.forge import forge
 
@@ -190,6 +191,16 @@ def test_an_incident_says_who_where_since_and_what_to_do() -> None:
     assert row["since"] == 1_795_305_715_581
     check, do = row["remedy"].index("find-hanging"), row["remedy"].index(" abort ")
     assert check < do
+
+
+def test_the_check_of_records_written_twice_shows_both_copies() -> None:
+    rows = kforensics.audit(SAMPLES / "duplicates", as_of=AS_OF_MS, records=True).incidents.to_pylist()
+    row = next(row for row in rows if row["kind"] == "retry-duplicates" and "retried-0" in row["partitions"])
+    assert "first at offsets 2 to 3, again at offsets 4 to 5" in row["what"]
+    check = re.search(r"`kforensics ([^`]*)`", row["remedy"])
+    assert check is not None
+    lines = run(*check[1].split()).lines
+    assert [line.split()[1:2] for line in lines if "order 1-0" in line] == [["2"], ["4"]]
 
 
 def _results(sample: str) -> list[PartitionResult]:
