@@ -299,9 +299,9 @@ def _is_before(record: WrittenRecord, second: WrittenRecord) -> bool:
 
 
 def as_if_it_did_not_recur(pair: Pair, records: Sequence[WrittenRecord]) -> Pair:
-    """Return a pair of content that recurs as the retry that it would be if there were no other copies."""
+    """Return a pair of content that recurs as the retry that it would be if nothing else were repeated."""
     first, second, reason, view = pair
-    if reason is not DuplicateReason.PERIODIC:
+    if reason not in {DuplicateReason.PERIODIC, DuplicateReason.USUAL, DuplicateReason.SINGLE}:
         return pair
     has_create_time = next(record.has_create_time for record in records if record.offset == first)
     retry = DuplicateReason.RETRY_SAME_TIME if has_create_time else DuplicateReason.RETRY_WHOLE_BATCH

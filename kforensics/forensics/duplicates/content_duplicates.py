@@ -35,13 +35,8 @@ from kforensics.forensics.duplicates.content_pairs import (
     repeated_hashes,
     single_runs,
 )
-from kforensics.forensics.duplicates.duplicate_rows import (
-    DUPLICATE,
-    DuplicateArray,
-    DuplicateLevel,
-    DuplicateReason,
-)
-from kforensics.forensics.duplicates.periodic_retries import Retries
+from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE, DuplicateArray, DuplicateLevel
+from kforensics.forensics.duplicates.periodic_retries import NO_OTHER_REASON, Retries
 from kforensics.forensics.duplicates.record_reader import (
     RECORD_ENTRY,
     RecordEntryArray,
@@ -49,6 +44,7 @@ from kforensics.forensics.duplicates.record_reader import (
     ReportDamage,
     record_entries,
 )
+from kforensics.forensics.duplicates.repetition import Repetition, records_by_kind
 from kforensics.parsers.format.array_types import BoolArray, IntArray
 from kforensics.parsers.format.rows import ignore_damage
 
@@ -122,12 +118,14 @@ def content_duplicates(
         memory: approximate bytes of memory before temporary files are used.
         window: the limits of a retry, None for Kafka's defaults.
     """
-    repeated = _repeated_filter(reader, report, memory)
+    window = window or RetryWindow()
+    repetition = Repetition(reader.first_uncompacted, window.offsets)
+    repeated = _repeated_filter(reader, report, memory, repetition)
     if repeated.is_empty():
         return
     entries = _matching_entries(reader, repeated)
     del repeated  # freed when the entries have been read
-    yield from duplicates_of_entries(entries, memory=memory, window=window)
+    yield from duplicates_of_entries(entries, repetition, memory=memory, window=window)
 
 
 def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[RecordEntryArray]:
@@ -136,12 +134,17 @@ def _matching_entries(reader: RecordReader, repeated: HashFilter) -> Iterator[Re
 
 
 def duplicates_of_entries(
-    entries: Iterable[RecordEntryArray], *, memory: int = DEFAULT_MEMORY, window: RetryWindow | None = None
+    entries: Iterable[RecordEntryArray],
+    repetition: Repetition,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    window: RetryWindow | None = None,
 ) -> Iterator[DuplicateArray]:
     """Yield what :func:`content_duplicates` yields, from the entries of the records that may be duplicates.
 
     Args:
         entries: in log order, including all records whose content occurs more than once.
+        repetition: counts their repeats; once they have been read, it has counted all records.
         memory: approximate bytes of memory before temporary files are used.
         window: the limits of a retry, None for Kafka's defaults.
     """
@@ -158,7 +161,7 @@ def duplicates_of_entries(
         )
         with HashBuckets(CONTENT_PAIR, limit, parts.count, parts.of_pairs) as by_part:
             for bucket in by_hash.buckets():
-                for pairs in pair_entries(bucket, window):
+                for pairs in pair_entries(repetition.counted(bucket), window):
                     by_part.add(pairs)
                     divided.add(pairs)
             # How often a content recurs is known at the end of the log.
@@ -166,21 +169,23 @@ def duplicates_of_entries(
             for runs in runs_of_buckets(by_part.buckets(), to_runs):
                 found.add(as_duplicates(runs))
                 retries.add(runs)
-    yield from _without_periodic(found, retries)
+    yield from _with_reasons(found, retries.reasons(repetition))
 
 
-def _without_periodic(found: Iterable[DuplicateArray], retries: Retries) -> Iterator[DuplicateArray]:
-    """Yield duplicates, at level CONTENT those that cannot be retries because they recur.
+def _with_reasons(found: Iterable[DuplicateArray], reasons: IntArray) -> Iterator[DuplicateArray]:
+    """Yield duplicates, at level CONTENT those that are hardly retries.
 
     Args:
-        found: all duplicates; those at level CONTENT_RETRY are in the same order in ``retries``.
-        retries: these.
+        found: all duplicates.
+        reasons: for those at level CONTENT_RETRY, in the same order, what :meth:`.Retries.reasons` returns.
     """
-    periodic, first = retries.are_periodic(), 0
+    first = 0
     for rows in found:
         indexes = np.flatnonzero(rows["level"] == DuplicateLevel.CONTENT_RETRY)
-        recurring = indexes[periodic[first : first + len(indexes)]]
-        rows["level"][recurring], rows["why"][recurring] = DuplicateLevel.CONTENT, DuplicateReason.PERIODIC
+        found_reasons = reasons[first : first + len(indexes)]
+        others = found_reasons != NO_OTHER_REASON
+        rows["level"][indexes[others]] = DuplicateLevel.CONTENT
+        rows["why"][indexes[others]] = found_reasons[others]
         first += len(indexes)
         yield rows
 
@@ -272,11 +277,12 @@ def pair_bucket_count(records: int, memory: int) -> int:
     return min(max(2 * records * CONTENT_PAIR.itemsize // memory, 1), MAX_PAIR_BUCKETS)
 
 
-def _repeated_filter(reader: RecordReader, report: ReportDamage, memory: int) -> HashFilter:
-    """Return a filter of the hashes that occur more than once."""
+def _repeated_filter(reader: RecordReader, report: ReportDamage, memory: int, repetition: Repetition) -> HashFilter:
+    """Return a filter of the hashes that occur more than once, and count all records."""
     with HashBuckets("u8", memory // MEMORY_SHARES, 1 << BUCKET_BITS, _hash_bucket) as hashes:
         for chunk in reader.chunks(report):
             hashes.add(chunk.columns.low.copy())
+            repetition.add_records(chunk.segment, records_by_kind(chunk))
         repeated = HashFilter(hashes.rows, memory)
         for bucket in hashes.buckets():
             for part in repeated_hashes(bucket):

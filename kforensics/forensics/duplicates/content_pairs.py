@@ -54,9 +54,11 @@ DUPLICATE_RUN = np.dtype(
         ("first", "i8"),  # ordinal of the first record
         ("second", "i8"),  # ordinal of its later copy
         ("low", "u8"),  # hash of the first record
+        ("batch", "i8"),  # ordinal of the batch of its later copy
         ("span", "i8"),  # ordinals covered, including gaps
         ("is_conclusive", "?"),  # see _are_conclusive
         ("is_varied", "?"),  # whether its records differ in content
+        ("is_several", "?"),  # whether its later copies are in several batches
     ]
 )
 DuplicateRunArray: TypeAlias = "npt.NDArray[np.void]"
@@ -212,7 +214,8 @@ def single_runs(pairs: ContentPairArray, window: RetryWindow, find_reasons: Find
         runs[f"{side}_last_offset"] = entry["offset"]
         runs[side] = entry["ordinal"]
     runs["records"], runs["span"], runs["view"] = 1, 1, view[order]
-    runs["low"], runs["is_varied"] = pairs["second"]["low"], False
+    runs["low"], runs["batch"] = pairs["second"]["low"], pairs["second"]["batch"]
+    runs["is_varied"] = runs["is_several"] = False
     reasons = find_reasons(pairs, window)
     is_retry = (reasons == DuplicateReason.RETRY_SAME_TIME) | (reasons == DuplicateReason.RETRY_WHOLE_BATCH)
     runs["why"] = reasons
@@ -255,9 +258,11 @@ def join_runs(runs: DuplicateRunArray, max_gap: int = 0) -> DuplicateRunArray:
     joined = merge_runs(runs, starts)
     last = runs[np.append(starts[1:], len(runs)) - 1]
     joined["span"] = last["second"] + last["span"] - joined["second"]
-    differs = runs["low"] != np.repeat(joined["low"], np.diff(np.append(starts, len(runs))))
     joined["is_conclusive"] = np.logical_or.reduceat(runs["is_conclusive"], starts)
-    joined["is_varied"] = np.logical_or.reduceat(runs["is_varied"] | differs, starts)
+    sizes = np.diff(np.append(starts, len(runs)))
+    for is_so, name in (("is_varied", "low"), ("is_several", "batch")):
+        differs = runs[name] != np.repeat(joined[name], sizes)
+        joined[is_so] = np.logical_or.reduceat(runs[is_so] | differs, starts)
     return joined
 
 

@@ -68,6 +68,8 @@ class DuplicateReason(IntEnum):
     NO_TIME = 10
     PERIODIC = 11
     SAME_PRODUCER = 12
+    USUAL = 13
+    SINGLE = 14
 
 
 REASON_NAMES = {
@@ -84,6 +86,8 @@ REASON_NAMES = {
     DuplicateReason.NO_TIME: "same content without a producer id or a timestamp",
     DuplicateReason.PERIODIC: "same content again and again, without a producer id",
     DuplicateReason.SAME_PRODUCER: "same content from the same producer",
+    DuplicateReason.USUAL: "same content without a producer id, as much else in the partition",
+    DuplicateReason.SINGLE: "same content without a producer id; a single batch may be a new event",
 }
 
 _SIDE = [

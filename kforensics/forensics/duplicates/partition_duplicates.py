@@ -105,7 +105,9 @@ def partition_reader(
     )
     hidden = np.concatenate([hidden_transactions(None), *uncommitted])
     paths = [segment.path for segment in state.partition.segments]
-    return RecordReader(paths, hidden, int(offsets[0]), kernels, workers)
+    bases = [segment.base_offset or 0 for segment in state.partition.segments]
+    first_uncompacted = sum(base <= state.first_uncompacted_offset for base in bases[1:])
+    return RecordReader(paths, hidden, int(offsets[0]), kernels, workers, first_uncompacted)
 
 
 def find_batch_duplicates(state: PartitionState, reader: RecordReader) -> Iterator[DuplicateArray]:

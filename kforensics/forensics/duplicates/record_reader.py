@@ -87,6 +87,7 @@ class RecordReader:
         last_stable_offset: read_committed consumers receive nothing from here on; None if there is no such limit.
         kernels: loads the compiled kernels, if that is worth it for so many bytes.
         workers: threads that read ahead, 0 for none, None for one per processor.
+        first_uncompacted: index of the first segment that has offsets which were never compacted.
     """
 
     paths: Sequence[str]
@@ -94,6 +95,7 @@ class RecordReader:
     last_stable_offset: int | None = None
     kernels: KernelPolicy = kernels_for
     workers: int | None = None
+    first_uncompacted: int = 0
 
     def chunks(self, report: ReportDamage) -> Iterator[RecordChunk]:
         """Yield the data records of all segments.

@@ -16,6 +16,7 @@ import numpy as np
 from kforensics.errors import InputError
 from kforensics.forensics.core.spill_file import SpilledRows
 from kforensics.forensics.duplicates.content_duplicates import duplicates_of_entries
+from kforensics.forensics.duplicates.content_pairs import RetryWindow
 from kforensics.forensics.duplicates.duplicate_rows import DUPLICATE
 from kforensics.forensics.duplicates.partition_duplicates import find_batch_duplicates, partition_reader
 from kforensics.forensics.duplicates.record_reader import (
@@ -26,6 +27,7 @@ from kforensics.forensics.duplicates.record_reader import (
     hidden_transactions,
     record_entries,
 )
+from kforensics.forensics.duplicates.repetition import KINDS, Repetition, records_by_kind
 from kforensics.forensics.partition.partition_state import PartitionState
 from kforensics.forensics.partition.record_evidence import RecordEvidence, iter_hash_chunks
 from kforensics.forensics.partition.splits import SegmentSplit
@@ -79,12 +81,16 @@ class Recorded:
         records: number of records.
         batches: number of batches that contain them.
         evidence: what the records show about their batches.
+        segment: index of the segment.
+        by_kind: number of records of each kind, see :func:`.repetition.records_by_kind`.
         failed: why the segment cannot be read, None if it can.
     """
 
     records: int
     batches: int
     evidence: RecordEvidence
+    segment: int
+    by_kind: IntArray
     failed: InputError | None = None
 
 
@@ -195,18 +201,20 @@ def _records_of(address: Address, reading: Reading, repeated: IntArray) -> Itera
     without_transactions = RecordReader([], hidden_transactions(None))
     records = batches = 0
     evidence = RecordEvidence()
+    by_kind, segment = np.zeros(KINDS, "i8"), reading.split.segment
     suspects: list[Suspects] = []
     try:
         for columns, chunk_evidence in iter_hash_chunks(reading.partition, reading.split, workers=0):
             evidence = evidence.merged(chunk_evidence)
             if columns:
-                chunk = RecordChunk(columns, reading.split.segment, records, batches - columns.is_continued)
+                chunk = RecordChunk(columns, segment, records, batches - columns.is_continued)
+                by_kind += records_by_kind(chunk)
                 suspects += _suspects(chunk, repeated, without_transactions)
                 records, batches = records + len(columns), batches + columns.new_batches
     except InputError as error:
-        yield target, Recorded(0, 0, evidence, error)
+        yield target, Recorded(0, 0, evidence, segment, by_kind, error)
         return
-    yield target, Recorded(records, batches, evidence)
+    yield target, Recorded(records, batches, evidence, segment, by_kind)
     for sequence, chunk_suspects in enumerate(suspects, 1):
         yield replace(target, sequence=sequence), chunk_suspects
 
@@ -232,7 +240,9 @@ def into_records(state: PartitionState, arriving: Iterator[Recorded | Suspects])
     """
     counted = _Counted(arriving)
     reader = partition_reader(state, kernels_for, 0)
-    rows = chain(find_batch_duplicates(state, reader), duplicates_of_entries(counted.entries(reader)))
+    repetition = Repetition(reader.first_uncompacted, RetryWindow().offsets)
+    found = duplicates_of_entries(counted.entries(reader, repetition), repetition)
+    rows = chain(find_batch_duplicates(state, reader), found)
     duplicates = SpilledRows.of(DUPLICATE, rows)
     return replace(state, records=counted.evidence, duplicates=duplicates)
 
@@ -249,14 +259,20 @@ class _Counted:
         self.evidence = RecordEvidence()
         self.batches = 0
 
-    def entries(self, reader: RecordReader) -> Iterator[RecordEntryArray]:
-        """Yield RECORD_ENTRY rows that are numbered from the beginning of the partition."""
+    def entries(self, reader: RecordReader, repetition: Repetition) -> Iterator[RecordEntryArray]:
+        """Yield RECORD_ENTRY rows that are numbered from the beginning of the partition.
+
+        Args:
+            reader: knows which batches are hidden.
+            repetition: counts all records.
+        """
         records = batches = next_records = 0
         for value in self._arriving:
             if isinstance(value, Recorded):
                 if value.failed:
                     raise value.failed
                 self.evidence = self.evidence.merged(value.evidence)
+                repetition.add_records(value.segment, value.by_kind)
                 records, batches = next_records, self.batches
                 next_records, self.batches = next_records + value.records, self.batches + value.batches
                 continue

@@ -21,6 +21,7 @@ from tests.forensics.batch_notation import rows_of
 from tests.forensics.coordinators.leaderless import forge_skipped
 from tests.forensics.coordinators.living import forge_living
 from tests.forensics.coordinators.rejected import forge_rejected
+from tests.forensics.duplicate_logs import Log
 from tests.forensics.sample_partitions import PARTITIONS, all_batches
 from tests.reference.fold import fold
 from tests.spark.audits import (
@@ -259,6 +260,25 @@ def test_replicas_report_the_same_duplicates(spark: SparkSession, tmp_path: Path
     assert "'broker_id': 1," in text
     assert "'broker_id': 2," in text
     assert "'broker_id': 3," not in text
+
+
+def test_what_is_usual_in_a_partition_is_counted_over_its_segments(spark: SparkSession, tmp_path: Path) -> None:
+    """Each segment alone has too few repeats to show that the meter repeats its values; the retries stay retries."""
+    for topic, unique, values in ("meter", 0, range(24)), ("retried", 60, [1, 2, 2, 1]):
+        folder, log, cut = tmp_path / "logs" / f"{topic}-0", Log(), 0
+        folder.mkdir(parents=True)
+        contents = [b"unique %d" % number for number in range(unique)] + [b"%d" % (value // 2) for value in values]
+        for number, content in enumerate(contents):
+            cut = len(log.data) if number == 14 else cut
+            log.write([(b"k", content)], timestamp=1001 + number, has_create_time=False)
+        log.save(folder, [cut])
+        (folder / f"{1:020}.log").rename(folder / f"{14:020}.log")
+    expected = audit_in_process([str(tmp_path / "logs")], tmp_path / "expected", records=True)
+    request = _request(tmp_path / "store", tmp_path / "logs", split_size=1, whole=0, records=True)
+    assert audit_here(spark, request) == expected
+    rows = list(expected["duplicates"].elements())
+    assert sum("'topic': 'meter'" in row and "'content'" in row for row in rows) == 12
+    assert sum("'topic': 'retried'" in row and "'content-retry'" in row for row in rows) == len(rows) - 12 == 2
 
 
 @pytest.mark.thorough

@@ -59,8 +59,8 @@ CODES = by_name(
         remedy="Deduplicate in consumers that keep their results, and set enable.idempotence in the producer.",
         why=(
             "Without idempotence a producer that gets no response can only send again, and the broker cannot "
-            "recognize the retry. Whole batches that match record for record, including timestamps, are rarely "
-            "anything else."
+            "recognize the retry. Where little else in the partition is repeated, whole batches that match record for "
+            "record are rarely anything else."
         ),
         benign="Events that really repeat, with coarse timestamps: heartbeats, sensors.",
     ),
@@ -84,8 +84,8 @@ CODES = by_name(
         meaning="Consumers receive records with the same key, value and headers more than once.",
         remedy="If each should count once, deduplicate in the consumers.",
         why=(
-            "Neither sequences nor the time between them show a retry, so a broker is not at fault. The same producer "
-            "wrote the records again, or no producer id shows who did."
+            "Neither sequences nor what is usual in the partition show a retry, so a broker is not at fault. The same "
+            "producer wrote the records again, or no producer id shows who did."
         ),
         benign="Events that really repeat: heartbeats, states, sensors.",
     ),
@@ -102,6 +102,8 @@ REPEATED = (
     DuplicateReason.NO_PRODUCER,
     DuplicateReason.NO_TIME,
     DuplicateReason.PERIODIC,
+    DuplicateReason.USUAL,
+    DuplicateReason.SINGLE,
 )
 UNKNOWN_TIMES = (NO_TIME, -1)
 
