@@ -1,6 +1,7 @@
 """What tasks of the data source read, without Spark: any split gives the same rows, a selection those of a filter."""
 
 import random
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +16,10 @@ from tests.command import SAMPLES
 from tests.forensics.forge import file_of, forge, patch
 from tests.parsers.builders import GZIP, ZSTD
 from tests.spark.source_tables import planned, read, read_of
-from tests.thorough import some
+from tests.thorough import of_each_kind, share, some
 
 SCENARIOS = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name != "golden")
-MIXED = ("damaged", "legacy-2.7", "transactions-v2")
+MIXED = ("legacy-2.7", "damaged", "transactions-v2")
 LOG_TABLES = ("batches", "records", "damage")
 field = pc.field
 kernels = pytest.mark.parametrize("kernels", ["always", "never"])
@@ -44,7 +45,7 @@ def _by_place(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("scenario", some(SCENARIOS, 3))
+@pytest.mark.parametrize("scenario", of_each_kind(SCENARIOS))
 def test_splits_do_not_show(scenario: str) -> None:
     found = kforensics.dump(SAMPLES / scenario)
     for table in LOG_TABLES:
@@ -66,7 +67,7 @@ def test_a_log_cut_at_each_batch_has_the_same_rows(folder: Path, kernels: str, m
 
 
 @kernels
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(share(40, 4)))
 def test_a_damaged_log_cut_anywhere_has_the_same_rows_and_damage(
     folder: Path, seed: int, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +91,7 @@ def test_a_damaged_log_cut_anywhere_has_the_same_rows_and_damage(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("scenario", "kernels"),
-    [*((scenario, "always") for scenario in some(SCENARIOS, 3)), *((scenario, "never") for scenario in MIXED)],
+    [*product(of_each_kind(SCENARIOS), ["always"]), *product(some(MIXED, 2), ["never"])],
 )
 def test_what_is_selected_is_what_a_filter_leaves(scenario: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers that lie, timestamps out of order and logs of formats 0 and 1 included."""
