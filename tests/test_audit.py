@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -194,9 +195,17 @@ def test_a_store_has_every_table_and_a_manifest(tmp_path: Path) -> None:
     assert from_python.partitions.num_rows == 40
 
 
+@pytest.fixture(scope="module")
+def tables_of_cluster() -> Mapping[str, pa.Table]:
+    """Return the tables of an audit of the cluster."""
+    return kforensics.audit(CLUSTER, as_of=AS_OF_MS).tables
+
+
 @pytest.mark.parametrize("processes", [None, 1, 2])
 @pytest.mark.parametrize("split_size", [200, 1 << 30])
-def test_processes_and_splits_change_nothing(processes: int | None, split_size: int) -> None:
+def test_processes_and_splits_change_nothing(
+    processes: int | None, split_size: int, tables_of_cluster: Mapping[str, pa.Table]
+) -> None:
     files = [row for row in discover(map(str, CLUSTER)) if isinstance(row, FoundFile)]
     partitions = partitions_of(files)
     rules = rules_for(Rules(AS_OF_MS), (), partitions)
@@ -206,8 +215,7 @@ def test_processes_and_splits_change_nothing(processes: int | None, split_size: 
     counted = [one.folder for one in found if one.is_counted]
     assert sorted(counted) == sorted(partition.folder for partition in partitions)
     assert sum(done) == audit_size(investigation, request)
-    expected = kforensics.audit(CLUSTER, as_of=AS_OF_MS).tables
-    for name, table in expected.items():
+    for name, table in tables_of_cluster.items():
         rows = [list(row) for one in found if name in one.rows for row in one.rows[name]]
         assert rows == [list(row.values()) for row in table.to_pylist()], name
 

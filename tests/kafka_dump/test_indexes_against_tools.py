@@ -4,7 +4,7 @@ import fcntl
 import random
 import shutil
 import struct
-from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,9 @@ def several_case(dice: random.Random) -> tuple[dict[str, bytes], list[str]]:
     return files, chosen or [next(name for name in files if name.endswith(".index"))]
 
 
+MAKERS = (index_case, snapshot_case, transaction_case, several_case)
+
+
 def options(dice: random.Random) -> tuple[IndexOptions, list[str]]:
     arguments: list[str] = []
     verify, sanity, size = dice.random() < 0.2, dice.random() < 0.15, IndexOptions().max_message_size
@@ -117,26 +120,21 @@ def provide(tool: DumpTool) -> None:
         tool.command()
 
 
-@pytest.mark.parametrize("make", [index_case, snapshot_case, transaction_case, several_case])
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.version)
-def test_damaged_files(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tool: DumpTool,
-    make: Callable[[random.Random], tuple[dict[str, bytes], list[str]]],
-) -> None:
+def test_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: DumpTool) -> None:
     """Both streams and the exit code equal those of the tool, whatever the damage."""
     provide(tool)
     monkeypatch.chdir(tmp_path)
     style = STYLES[tool.version.rpartition(".")[0]]
     with ToolProcess(tool, tmp_path) as process:
-        for number in range(CASES):
+        for make, number in product(MAKERS, range(CASES)):
             dice = random.Random(f"{make.__name__} {number}")  # noqa: S311 - dice for damage, not for secrets
-            (tmp_path / f"c{number}").mkdir()
+            folder = f"{make.__name__}-{number}"
+            (tmp_path / folder).mkdir()
             files, names = make(dice)
             for name, content in files.items():
-                (tmp_path / f"c{number}" / name).write_bytes(content)
-            paths = [f"c{number}/{name}" for name in names]
+                (tmp_path / folder / name).write_bytes(content)
+            paths = [f"{folder}/{name}" for name in names]
             chosen, arguments = options(dice)
             # The imitation runs first, because the tool may create or trim an index.
             output = run(paths, chosen, style, str(tmp_path))
