@@ -14,6 +14,7 @@ import kforensics
 from tests.api.views.page import HOSTILE
 from tests.report_html.opened import NARROW, WIDE, Opened, opened
 from tests.report_html.stores import forged, write_manifest
+from tests.thorough import some
 
 pytestmark = pytest.mark.browser
 
@@ -58,8 +59,9 @@ def report(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return kforensics.report(store, tmp_path_factory.mktemp("written") / "report.html")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("size", "scheme"), some([(WIDE, "light"), (NARROW, "light"), (WIDE, "dark"), (NARROW, "dark")], 3), ids=str
+)
 def test_it_opens_quietly_and_fits(
     browser: Browser, report: Path, size: tuple[int, int], scheme: str, tmp_path: Path
 ) -> None:
