@@ -26,6 +26,8 @@ METADATA = REPLICATION / "broker-1" / "__cluster_metadata-0"
 TOPIC_ID, SINCE = "EJC5W0aMQOq8f7Z7wwYGmw", 1_795_262_959_511
 # Its coordinators' topic.
 COORDINATOR_ID = "LPA4pcdLSrOnCUvBlNmQpg"
+# A topic that broker 2 had fallen out of sync of, too.
+OTHER_ID = "8QQXHJoCTx2uyZFBCDl29A"
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 NOW_MS = SINCE + 2 * HOUR
 START = SINCE - NOW
@@ -64,9 +66,9 @@ def broker(
     return partition
 
 
-def give_topic_id(folder: Path, topic_id: str) -> None:
-    """Write the topic id of the coordinators, long before the broker stopped."""
-    (folder / "__transaction_state-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+def give_topic_id(folder: Path, topic_id: str, partition: str = "__transaction_state-0") -> None:
+    """Write the topic id of a partition, by default of the coordinators, long before the broker stopped."""
+    (folder / partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     keep_times(folder, SINCE, SINCE + 20 * SECOND)
 
 
@@ -219,7 +221,8 @@ def test_damage_of_the_longer_replica_does_not_hide_a_transaction_that_hangs_in_
 def test_an_offset_beyond_a_log_that_was_shut_down_with_the_commits(tmp_path: Path) -> None:
     """It was beyond the log end already; what the leaders have since explains nothing."""
     broker(tmp_path, 2, f"{DONE}; plain @2-9 {at(BEFORE)}", FIRST, stopped_ms=SINCE + 20 * SECOND)
-    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {COORDINATOR_ID}".encode()}
+    give_topic_id(tmp_path, OTHER_ID, "t-0")
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
     log = f"plain @0-0 {at(BEFORE)}"
     forge_offsets(tmp_path, log, {0: ("g", "t-0", 11)}, node_id=2, clean_shutdown=True, replaced=metadata)
     keep_times(tmp_path, SINCE, SINCE + 20 * SECOND)
@@ -275,7 +278,8 @@ def test_what_a_lagging_replica_shows_is_not_all(
 def test_groups_say_that_the_leader_may_have_later_offsets(tmp_path: Path, node_id: int) -> None:
     """An offset beyond the log end may then be one that the group has replaced."""
     broker(tmp_path, node_id, DONE, FIRST)
-    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {COORDINATOR_ID}".encode()}
+    give_topic_id(tmp_path, OTHER_ID, "t-0")
+    metadata = {"__consumer_offsets-0/partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}".encode()}
     log = f"plain @0-0 {at(BEFORE)}"
     forge_offsets(tmp_path, log, {0: ("g", "t-0", 9)}, node_id=node_id, clean_shutdown=False, replaced=metadata)
     keep_times(tmp_path, NOW_MS, NOW_MS)
