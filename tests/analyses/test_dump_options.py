@@ -152,7 +152,7 @@ def same(request: DumpRequest, monkeypatch: pytest.MonkeyPatch) -> int:
 def mutated(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """Return copies of samples, truncated anywhere and with some bits flipped."""
     dice, folder = Random(20), tmp_path_factory.mktemp("mutated")  # noqa: S311  # dice for a test
-    for number, path in enumerate(dice.sample(LOGS, share(60, 3))):
+    for number, path in enumerate(dice.sample(LOGS, share(60, 5))):
         data = bytearray(path.read_bytes())
         for _ in range(dice.choice([0, 1, 1, 3]) if data else 0):
             data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
@@ -165,7 +165,7 @@ def mutated(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 def part(outputs: list[str], output: str) -> tuple[str, ...]:
     """Return the samples for one of the outputs; together, all outputs of an option have all samples."""
-    return tuple(map(str, some(LOGS[outputs.index(output) :: len(outputs)], 5)))
+    return tuple(map(str, some(LOGS[outputs.index(output) :: len(outputs)], 9)))
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kforensics.render.formats import ONE_TABLE, Format
 from tests.command import Ended, run, sentence
 from tests.forensics.coordinators.clusters import forge_coordinator, forge_offsets
 from tests.forensics.forge import file_of, forge, patch
+from tests.thorough import some
 
 AS_OF = ("--as-of", "1700009000000")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -132,8 +134,7 @@ def _rows(ended: Ended, output_format: str) -> list[dict[str, Any]]:
     return [{"line": line} for line in ended.lines]
 
 
-@pytest.mark.parametrize("output_format", [*Format])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("name", "output_format"), some([*product(COMMANDS, Format)], 3))
 def test_every_option(name: str, output_format: str, evidence: Path) -> None:
     plain = _run(name, output_format, evidence)
     assert plain.code in (0, 1)

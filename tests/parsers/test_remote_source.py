@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from kforensics.parsers.files.source import RemoteSource, Window, open_source
 from tests.command import SAMPLES, run
 from tests.parsers.builders import batches
 from tests.spark.object_store import ObjectStore, free_port, object_store
+from tests.thorough import some
 
 pytestmark = pytest.mark.slow
 
@@ -75,18 +77,20 @@ def leaks(store: ObjectStore, text: str) -> list[str]:
 # Same results -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("dump", "--print-data-log", "--format", "ndjson"),
-        ("dump",),
-        ("lso", "--as-of", AS_OF, "--format", "ndjson"),
-        ("audit", "--as-of", AS_OF, "--format", "ndjson"),
-        ("audit", "--as-of", AS_OF, "--records", "--processes", "2"),
-    ],
-    ids=" ".join,
+COMMANDS = (
+    ("dump", "--print-data-log", "--format", "ndjson"),
+    ("dump",),
+    ("lso", "--as-of", AS_OF, "--format", "ndjson"),
+    ("audit", "--as-of", AS_OF, "--format", "ndjson"),
+    ("audit", "--as-of", AS_OF, "--records", "--processes", "2"),
 )
-@pytest.mark.parametrize("sample", CHOSEN)
+
+
+@pytest.mark.parametrize(
+    ("sample", "arguments"),
+    some([*product(CHOSEN, COMMANDS)], 2),
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
 def test_a_command_prints_the_same_for_objects_as_for_files(
     sample: str, arguments: tuple[str, ...], store: ObjectStore, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ from tests.forensics.coordinators.random_clusters import story
 from tests.forensics.coordinators.rejected import forge_rejected
 from tests.forensics.forge import file_of, forge, patch
 from tests.forensics.partition_states import SAMPLES, partitions_under
+from tests.thorough import some
 
 SCENARIOS = sorted({path.parent.name for path in SAMPLES.glob("*/broker-*")})
 
@@ -88,7 +89,7 @@ def known_rules(folder: Path, as_of_ms: int) -> Rules:
     return rules_by_evidence(Rules(as_of_ms), (), evidence, members, Clusters.of(partitions))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", some(SCENARIOS, 2))
 def test_real_clusters_in_any_number_of_parts(scenario: str) -> None:
     rules = known_rules(SAMPLES / scenario, 1_795_264_200_000)
     for inputs in inputs_of(SAMPLES / scenario, rules).values():

@@ -128,7 +128,7 @@ def _relative(row: dict[str, object], root: str) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("scenario", some(SCENARIOS, 2))
+@pytest.mark.parametrize("scenario", some(SCENARIOS, 4, 1))
 def test_an_audit_of_an_archive_finds_what_that_of_the_folder_finds(
     scenario: str, samples: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
