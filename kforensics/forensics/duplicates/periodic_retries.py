@@ -31,9 +31,10 @@ __all__ = ["NO_OTHER_REASON", "Retries"]
 MAX_RETRIES = 10
 MAX_RETRIES_ALONE = 2
 # A partition where this share of the contents is repeated repeats them itself: of real topics with retries it was below
-# 4 %, of measurements and of events that were reported twice above 50 %. A few repeats are no sign of that, nor are
-# those of one burst of retries.
-USUAL_SHARE = 0.1
+# 4 %, of measurements and of events that were reported twice above 50 %. A short log of a bad day may have more
+# retries; different records that are repeated with the timestamps of a clock are hardly anything else. A few repeats
+# are no sign of what is usual, nor are those of one burst of retries.
+USUAL_SHARE, USUAL_SHARE_BY_CLOCK = 0.3, 0.5
 MIN_USUAL_REPEATS = 10
 # Two batches that are repeated together: their first copies are as close to each other as this, and so are the later.
 TOGETHER_RECORDS = 100
@@ -157,13 +158,13 @@ def _reasons(retries: RetryArray, copies: IntArray, together: BoolArray, repetit
     limit = np.where(is_alone, np.where(is_varied, MAX_RETRIES_ALONE, 1), MAX_RETRIES)
     is_doubtful = np.where(has_same_time, repetition.has_repeats_within_batches, ~is_directly_after) & is_single
     return np.select(
-        [is_endless, _are_usual(retries, copies, repetition), copies > limit, is_doubtful],
+        [is_endless, _are_usual(retries, copies, together, repetition), copies > limit, is_doubtful],
         [NO_OTHER_REASON, DuplicateReason.USUAL, DuplicateReason.PERIODIC, DuplicateReason.SINGLE],
         NO_OTHER_REASON,
     )
 
 
-def _are_usual(retries: RetryArray, copies: IntArray, repetition: Repetition) -> BoolArray:
+def _are_usual(retries: RetryArray, copies: IntArray, together: BoolArray, repetition: Repetition) -> BoolArray:
     """Return which retries are in a partition where much of the other content is repeated as well.
 
     What lies between the two copies of a retry may be of the same burst of retries, and its own copies do not count.
@@ -171,7 +172,9 @@ def _are_usual(retries: RetryArray, copies: IntArray, repetition: Repetition) ->
     kinds = retries["has_same_time"].astype("i8")
     burst = retries["second"] - retries["first"] + (copies - 1) * retries["span"]
     others = repetition.repeats[kinds] - burst
-    usual: BoolArray = (repetition.shares()[kinds] >= USUAL_SHARE) & (others >= MIN_USUAL_REPEATS)
+    is_of_clock = retries["has_same_time"] & retries["is_by_clock"] & (retries["is_varied"] | together)
+    least = np.where(is_of_clock, USUAL_SHARE_BY_CLOCK, USUAL_SHARE)
+    usual: BoolArray = (repetition.shares()[kinds] >= least) & (others >= MIN_USUAL_REPEATS)
     return usual
 
 

@@ -47,7 +47,12 @@ def repetition_of(repeats: int, repeated: int, records: int, is_within_batches: 
 
 
 # Nothing is repeated beside the retries; much is; that much is known from few repeats only.
-REPETITIONS = (repetition_of(4, 4, 10_000), repetition_of(60, 55, 120), repetition_of(60, 55, 120, True))
+REPETITIONS = (
+    repetition_of(4, 4, 10_000),
+    repetition_of(60, 55, 200),
+    repetition_of(60, 55, 120),
+    repetition_of(60, 55, 120, True),
+)
 
 
 def expected_reasons(runs: DuplicateRunArray, repetition: Repetition) -> list[int]:
@@ -60,7 +65,9 @@ def expected_reasons(runs: DuplicateRunArray, repetition: Repetition) -> list[in
     for run, is_varied in enumerate(retries["is_varied"].tolist()):
         is_directly_after = second[run] == first[run] + span[run]
         others = repetition.repeats[0] - (second[run] - first[run] + (copies[run] - 1) * span[run])
-        is_usual = share >= 0.1 and others >= 10
+        is_of_clock = retries["why"][run] == DuplicateReason.RETRY_SAME_TIME
+        is_of_clock &= retries["second_timestamp"][run] != 1000 and (is_varied or together[run])
+        is_usual = share >= (0.5 if is_of_clock else 0.3) and others >= 10
         is_single = not is_varied and not retries["is_several"][run] and not together[run]
         if retries["why"][run] == DuplicateReason.RETRY_SAME_TIME:
             is_clock = retries["second_timestamp"][run] != 1000
@@ -110,7 +117,7 @@ def _expected_together(retries: DuplicateRunArray) -> list[bool]:
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("spilled", [False, True])
-@pytest.mark.parametrize("repetition", REPETITIONS, ids=["rare", "usual", "within batches"])
+@pytest.mark.parametrize("repetition", REPETITIONS, ids=["rare", "often", "usual", "within batches"])
 def test_chains_of_copies_are_counted_across_pages(
     seed: int, spilled: bool, repetition: Repetition, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,15 @@ def test_a_log_that_is_one_burst_is_a_retry(tmp_path: Path, has_create_time: boo
     assert levels(found_in(log, tmp_path)) == {RETRY}
 
 
+@pytest.mark.parametrize(("has_create_time", "every"), [(False, 4), (True, 4), (True, 3)])
+def test_a_short_log_of_many_retries_has_retries(tmp_path: Path, has_create_time: bool, every: int) -> None:
+    """Each of them is alone, and the share of all is that of a bad day."""
+    texts = [f"{number}-a {number}-b {number}-c" for number in range(60)]
+    written = [text for number, text in enumerate(texts) for _ in range(1 + (number % every == 0))]
+    log = log_of([(text, 50_001 + int(text.split("-")[0])) for text in written], has_create_time)
+    assert levels(found_in(log, tmp_path)) == {RETRY}
+
+
 APPEND_TIME_LOOK_ALIKES = {
     "a gauge that changes every second poll": [f"{number // 2}" for number in range(40)],
     "an energy meter": [f"{number // 3 + number // 7}" for number in range(80)],
