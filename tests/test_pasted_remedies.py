@@ -132,7 +132,10 @@ def test_the_remedy_ends_a_transaction_that_hangs(cluster: Cluster, tmp_path: Pa
 
 @pytest.mark.java
 def test_kafkas_tool_accepts_every_command(cluster: Cluster, tmp_path: Path) -> None:
-    """Elsewhere there is no such topic or id, which the tool says; it never says that a command is wrong."""
+    """Elsewhere there is no such topic or id, which the tool says; it never says that a command is wrong.
+
+    With the arguments of releases before 3.0 it asks for the leader of a topic that does not exist until it gives up.
+    """
     found = [command for name in [LIVE, *NAMES] for command in commands_of(name) if command.startswith("kafka-")]
     by_shape = {shape(command): command for command in reversed(found)}
     assert len(by_shape) >= 5
@@ -141,7 +144,7 @@ def test_kafkas_tool_accepts_every_command(cluster: Cluster, tmp_path: Path) -> 
         assert "usage:" not in done.stdout + done.stderr, command
         assert done.returncode in (0, 1), command
         assert done.returncode == 0 or re.search(
-            r"not found|could not|UnknownTopic|NotFound", done.stderr, re.IGNORECASE
+            r"not found|could not|UnknownTopic|NotFound|timeout while awaiting", done.stderr, re.IGNORECASE
         ), (
             command,
             done.stderr,

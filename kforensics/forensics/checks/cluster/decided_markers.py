@@ -73,8 +73,8 @@ CODES = by_name(
 
 LOST_DECISION = (
     "The coordinator has lost its decision: in the other partitions of the transaction it may abort it at its timeout, "
-    "or never end it. List them with kforensics transactions --producer-id {producer_id}, and have the application "
-    "write again what is not everywhere. Look for txn-hanging of the producer, too."
+    "or never end it. Compare them, as `kforensics transactions` lists them for producer {producer_id}, and have the "
+    "application write again what is not everywhere. Look for txn-hanging of the producer, too."
 )
 # Codes of partition checks that this check reports with the knowledge of the coordinators.
 SHARED_CODES = {"marker-admin-abort": partition_markers.CODES["marker-admin-abort"]}

@@ -272,7 +272,7 @@ def test_a_decision_that_an_unclean_election_of_the_coordinator_cut_off(
     assert (named in finding.message) == is_named
     assert ("decision lost in that election: likely" in finding.benign) == is_named
     if outcome == "C":
-        assert ("kforensics transactions --producer-id" in (finding.remedy or "")) == is_named
+        assert ("`kforensics transactions`" in (finding.remedy or "")) == is_named
     else:
         assert finding.message.startswith(
             "An operator or the coordinator aborted" if is_named else "An operator aborted"
