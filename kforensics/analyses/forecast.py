@@ -63,7 +63,7 @@ def known_release(release: str | None) -> str | None:
 def _has_metadata(path: str, meta: MetaProperties | None) -> bool:
     """Return whether a log directory has a metadata log that is in force."""
     has_folder = any(child.name == METADATA_FOLDER for child in folders_of(path).children(path))
-    return has_folder and metadata_unused_since(path, meta.version if meta else None) is None
+    return has_folder and metadata_unused_since(path, meta is not None and meta.has_zookeeper) is None
 
 
 def _require_known(release: str) -> None:

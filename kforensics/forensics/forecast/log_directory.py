@@ -165,7 +165,7 @@ def read_log_directories(paths: Sequence[str]) -> list[LogDirectory]:
     directories = [read_log_directory(path) for path in paths]
     for each in directories:
         if each.has_metadata and each.meta is not None:
-            each.unused_since = metadata_unused_since(each.path, each.meta.version, paths)
+            each.unused_since = metadata_unused_since(each.path, each.meta.has_zookeeper, paths)
             each.has_metadata = each.unused_since is None
     return directories
 

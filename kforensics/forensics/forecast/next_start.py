@@ -144,7 +144,7 @@ class _Start:
         known = [each.meta for each in self.directories if each.meta is not None]
         has_metadata = any(each.has_metadata for each in self.directories)
         is_identified = any(meta.node_id is not None or meta.cluster_id is not None for meta in known)
-        if is_identified and not has_metadata and all(meta.version == 0 for meta in known):
+        if is_identified and not has_metadata and all(meta.has_zookeeper for meta in known):
             return self._check_with_zookeeper(known)
         if not has_metadata and not is_identified and self._is_unidentified():
             return None

@@ -56,7 +56,7 @@ class LogDir:
         directory_id: from ``meta.properties``; brokers before 3.7 write none.
         broker_id: from ``meta.properties``.
         beside: the other log directories of its broker that were found, without their checkpoints.
-        version: of ``meta.properties``: 0 of a broker with ZooKeeper, 1 with KRaft; None without that file.
+        has_zookeeper: whether its broker kept the metadata in ZooKeeper, from ``meta.properties``.
     """
 
     path: str | None
@@ -69,12 +69,7 @@ class LogDir:
     forbidden: Mapping[str, str] = field(default_factory=dict)
     broker_id: int | None = None
     beside: tuple[LogDir, ...] = ()
-    version: int | None = None
-
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether its broker kept the metadata in ZooKeeper."""
-        return self.version == 0
+    has_zookeeper: bool = False
 
     @property
     def written_ms(self) -> int | None:
@@ -135,8 +130,13 @@ def log_dir_of(path: str | None, files: Iterable[FoundFile]) -> LogDir:
     log_dir = LogDir(path, checkpoints, damaged, clean, written=written, forbidden=denied)
     if meta is None:
         return log_dir
-    log_dir = replace(log_dir, cluster_id=meta.cluster_id, directory_id=meta.directory_id)
-    return replace(log_dir, broker_id=meta.node_id, version=meta.version)
+    return replace(
+        log_dir,
+        cluster_id=meta.cluster_id,
+        directory_id=meta.directory_id,
+        broker_id=meta.node_id,
+        has_zookeeper=meta.has_zookeeper,
+    )
 
 
 def _meta_properties(files: Iterable[FoundFile]) -> MetaProperties | None:

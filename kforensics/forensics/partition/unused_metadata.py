@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 from kforensics.errors import InputError
 from kforensics.forensics.core.formatting import format_time
 from kforensics.forensics.partition.kept_times import newest_time_in
 from kforensics.forensics.partition.log_dirs import LogDir, root_files
-from kforensics.parsers.files.folders import folders_of
+from kforensics.parsers.files.folders import Entry, folders_of
 from kforensics.parsers.files.log_names import METADATA_TOPIC, parse_file_name
 
 __all__ = ["metadata_unused_since", "not_in_force", "unused_since"]
 
-# The format of meta.properties with ZooKeeper.
-OF_ZOOKEEPER = 0
 # How much later than a metadata log in use a broker writes its checkpoints: before it closes that log if it was shut
 # down cleanly. Otherwise it was running, and took its time to copy.
 STOPPING_MS, COPYING_MS = 10_000, 24 * 3_600_000
@@ -37,10 +36,12 @@ def unused_since(log_dir: LogDir) -> int | None:
     """
     if log_dir.path is None:
         return None
-    return metadata_unused_since(log_dir.path, log_dir.version, (each.path for each in log_dir.beside if each.path))
+    return metadata_unused_since(
+        log_dir.path, log_dir.has_zookeeper, (each.path for each in log_dir.beside if each.path)
+    )
 
 
-def metadata_unused_since(log_dir: str, version: int | None, beside: Iterable[str] = ()) -> int | None:
+def metadata_unused_since(log_dir: str, has_zookeeper: bool, beside: Iterable[str] = ()) -> int | None:
     """Return since when the metadata log in a log directory is not in force, in ms, None if nothing shows that.
 
     That is if the broker has ZooKeeper and went on running after the last write to the metadata log. Where a copy has
@@ -48,10 +49,10 @@ def metadata_unused_since(log_dir: str, version: int | None, beside: Iterable[st
 
     Args:
         log_dir: path of the log directory.
-        version: that of its ``meta.properties``, None without this file.
+        has_zookeeper: whether the broker kept its metadata in ZooKeeper, by its ``meta.properties``.
         beside: paths of the other log directories of the broker.
     """
-    if version != OF_ZOOKEEPER:
+    if not has_zookeeper:
         return None
     with suppress(InputError):  # the audit of the metadata log reports it
         children = folders_of(log_dir).children(f"{log_dir}/{METADATA_TOPIC}-0")
@@ -68,10 +69,16 @@ def metadata_unused_since(log_dir: str, version: int | None, beside: Iterable[st
         if later <= (STOPPING_MS if any(file.kind == "clean-shutdown" for file in files) else COPYING_MS):
             return None
         last = segments[max(segments)]
-        newest = newest_time_in(last.path)
+        newest = _newest_time_in(last)
         is_kept = newest is not None and last.mtime_ms is not None and abs(last.mtime_ms - newest) <= KEPT_MS
         return newest if is_kept else None
     return None
+
+
+@lru_cache(maxsize=4)
+def _newest_time_in(segment: Entry) -> int | None:
+    """Return the newest timestamp in a segment; all partitions of its log directory ask for it."""
+    return newest_time_in(segment.path)
 
 
 def not_in_force(since_ms: int) -> str:

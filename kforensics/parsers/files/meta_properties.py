@@ -45,6 +45,11 @@ class MetaProperties:
     cluster_id: str | None
     directory_id: str | None
 
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether the broker kept its metadata in ZooKeeper: with KRaft the version is 1."""
+        return self.version == 0
+
 
 def read_meta_properties(source: Source) -> Iterator[Property | Damage]:
     """Yield the properties of the file in order, and damage for invalid ones."""

@@ -13,7 +13,7 @@ import numpy as np
 from kforensics.forensics.checks.check import Check
 from kforensics.forensics.checks.partition import markers as partition_markers
 from kforensics.forensics.coordinators.cluster_evidence import Cluster, PlacedFinding, first_n_placed, partition_name
-from kforensics.forensics.coordinators.coordinator_records import NEVER, NONE, TRANSACTION_STATE
+from kforensics.forensics.coordinators.coordinator_records import ALWAYS, NEVER, NONE, TRANSACTION_STATE
 from kforensics.forensics.coordinators.partition_markers import TransactionMarkerArray
 from kforensics.forensics.coordinators.transactions.history import CoordinatorTransactionArray
 from kforensics.forensics.coordinators.transactions.join_totals import with_certain_marker
@@ -110,8 +110,7 @@ def _splitting(cluster: Cluster) -> IntArray:
 def _lost_decision(cluster: Cluster, number: int, row: Row) -> Election | None:
     """Return the unclean election of the coordinator of an id that may have cut off its decision on a marker."""
     coordinator, time = int(cluster.coordinators.ids["coordinator"][number]), row["marker_timestamp"]
-    elections = cluster.coordinator_elections(coordinator, time, NEVER)
-    return cut_off_by(elections, time - cluster.rules.clock_skew_ms)
+    return cut_off_by(cluster.coordinator_elections(coordinator, time, NEVER), ALWAYS)
 
 
 def _cut_off(cluster: Cluster, number: int, election: Election | None) -> tuple[str, str]:
